@@ -1,0 +1,190 @@
+"""The nouns: small frozen values that cross the walls between rooms. Nothing here imports torch.
+
+Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch   P rows of a packed batch   R chosen rows
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["DTYPES", "Document", "Edit", "Encoder", "Encoding", "Method", "Pieces", "Spec", "item_key"]
+
+DTYPES = ("fp32", "fp16", "bf16", "int8")
+"""Storage types a store knows."""
+
+Edit = Callable[[int, str, "Tensor", "Tensor"], "Tensor"]
+"""`edit(block, slot, x, y) -> y`: called at a named slot inside a block with its input and output; may replace the output."""
+
+
+def item_key(words: Sequence[str], text: str = "") -> str:
+    """SHA-256 (hex) of what an encoder is shown: the words, or the running text where there are none.
+
+    The same content has the same key in every process, file and order; nothing else enters it.
+    """
+    shown = ["words", *words] if words else ["text", text]
+    return hashlib.sha256(json.dumps(shown, ensure_ascii=True).encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One item of a corpus: a sentence or a text, with what its file says of it.
+
+    `columns` holds one string a word under the reader's column names ("upos", "tag", ...); `meta` holds one value a
+    document ("label", "url", ...). `place` is "file:line" and goes into every error about this document.
+    """
+
+    id: str
+    words: tuple[str, ...] = ()
+    text: str = ""
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        for name, values in self.columns.items():
+            if len(values) != len(self.words):
+                raise ConfigError(
+                    f"{self.place or self.id}: column {name!r} has {len(values)} values for {len(self.words)} words."
+                )
+
+    @property
+    def key(self) -> str:
+        """Content address of this document; see `item_key`."""
+        return item_key(self.words, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A document cut by a tokenizer, special pieces included, windows already planned.
+
+    `ids` int32 [T] and `word` int32 [T] describe the whole item (−1 marks a special piece; every word has at least one
+    piece). `windows` are `(start, stop, keep_start, keep_stop)` over the T rows: the model sees rows start:stop (with the
+    special pieces around them), and its vectors for rows keep_start:keep_stop are kept. A short item has one window.
+    """
+
+    key: str
+    ids: np.ndarray
+    word: np.ndarray
+    n_words: int
+    windows: tuple[tuple[int, int, int, int], ...]
+    unknown_words: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What a store keeps of one item: `states` [L, T, D], and for each of the T rows the word it belongs to (−1: none)."""
+
+    key: str
+    states: np.ndarray
+    word: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Everything that made a store. Two stores with equal Specs hold equal vectors for equal content.
+
+    `encoder` and `revision` are names for people and are not compared; the three hashes are.
+    `layers` are view numbers, 0 the embeddings, `n_blocks` the last block.
+    """
+
+    encoder: str
+    weights: str
+    config: str
+    tokenizer: str
+    n_blocks: int
+    width: int
+    layers: tuple[int, ...]
+    window: int
+    overlap: int
+    unit: str = "piece"
+    pooling: str = "none"
+    empty_words: str = "unknown"
+    compute: str = "fp32"
+    dtype: str = "fp16"
+    revision: str = ""
+    format: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(int(layer) for layer in self.layers))
+        if self.dtype not in DTYPES:
+            raise ConfigError(f"dtype={self.dtype!r} is not a storage type. There is: {', '.join(DTYPES)}.")
+        if not self.layers or list(self.layers) != sorted(set(self.layers)):
+            raise ConfigError(f"layers={self.layers} must be ascending, without repeats, and at least one.")
+        if self.layers[0] < 0 or self.layers[-1] > self.n_blocks:
+            raise ConfigError(f"layers={self.layers} must lie between 0 (embeddings) and {self.n_blocks} (last block).")
+
+    def differences(self, other: "Spec") -> list[str]:
+        """Each compared field on which the two differ, as "field: mine is X, theirs is Y"; empty when they agree."""
+        mine, theirs = self.to_json(), other.to_json()
+        names = [f.name for f in fields(self) if f.name not in ("encoder", "revision")]
+        return [f"{n}: {mine[n]!r} here, {theirs[n]!r} there" for n in names if mine[n] != theirs[n]]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict of JSON values."""
+        return {**asdict(self), "layers": list(self.layers)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Spec":
+        """The inverse of `to_json`; unknown or missing fields are named in a ConfigError."""
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigError(f"unknown Spec fields {unknown}; this version knows {sorted(known)}.")
+        try:
+            return cls(**{**values, "layers": tuple(values["layers"])})
+        except (TypeError, KeyError) as problem:
+            raise ConfigError(f"incomplete Spec: {problem}.") from None
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """A stack that can be entered and left anywhere. One class a family in `encoders/`."""
+
+    n_blocks: int
+    width: int
+    window: int
+    slots: tuple[str, ...]
+
+    def lookup(self, ids: "Tensor") -> "Tensor":
+        """Int [B T] -> Float [B T D]: piece vectors, before positions."""
+
+    def place(self, vectors: "Tensor", positions: "Tensor | None" = None) -> "Tensor":
+        """Float [B T D] -> Float [B T D]: view 0, positions and the embedding norm added."""
+
+    def run(
+        self,
+        states: "Tensor",
+        mask: "Tensor | None",
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        positions: "Tensor | None" = None,
+        edit: Edit | None = None,
+    ) -> "list[Tensor]":
+        """States [B T D] before block `start` -> the states after each of the blocks start+1 ... stop."""
+
+
+@runtime_checkable
+class Method(Protocol):
+    """What `train` knows of a method."""
+
+    def loss(self, batch: Any) -> "Tensor":
+        """A scalar to go down."""
+
+    def predict(self, batch: Any) -> list[Any]:
+        """One plain Python prediction for each example of the batch, in order."""
+
+    def batches(self, examples: Sequence[Any], *, size: int, order: "np.random.Generator | None") -> Iterator[Any]:
+        """Batches over all examples once; shuffled by `order`, in the given order where it is None."""
