@@ -1,4 +1,4 @@
-"""Which room may import which. The whole rule is this table: a room imports lower floors only, never its own or a higher one."""
+"""Which room may import which. The whole rule is the table below: lower floors only, never the own or a higher one."""
 
 import ast
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def violations(path: Path, text: str) -> list[str]:
         there = room(target)
         if there == "__init__" or there == here:
             continue
-        if FLOOR[there] >= FLOOR[here] and not (FLOOR[here] == 0):
+        if FLOOR[there] >= FLOOR[here] and FLOOR[here] != 0:
             wrong.append(f"{relative} (floor {FLOOR[here]}) imports {there} (floor {FLOOR[there]})")
     return wrong
 
