@@ -18,7 +18,7 @@ class Adapter(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
-        """fp32 vectors of the chosen rows. An adapter computes nothing for other rows unless its mathematics needs them."""
+        """fp32 vectors of the chosen rows. Nothing is computed for other rows unless the mathematics needs them."""
 
     @abstractmethod
     def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:

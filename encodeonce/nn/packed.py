@@ -5,13 +5,16 @@ Axes: L views   P rows of all items together   D width   B items   R chosen rows
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..errors import ConfigError
+from .precision import at_least_fp32
+from .segments import segment_means
 
 __all__ = ["Packed"]
 
@@ -22,6 +25,7 @@ class Packed:
 
     `views` may be the storage type (fp16, bf16) or fp32; whoever needs fp32 arithmetic casts at the entrance.
     `lengths` is host memory on purpose: loops over items never wait for a device.
+    The means are computed at first use and kept, so that several adapters reading one batch share them.
     """
 
     views: Float[Tensor, "L P D"]
@@ -37,6 +41,22 @@ class Packed:
     def starts(self) -> np.ndarray:
         """Int [B]: the first row of each item."""
         return np.concatenate([[0], np.cumsum(self.lengths[:-1])]).astype(np.int64)
+
+    @cached_property
+    def item(self) -> Int[Tensor, " P"]:
+        """The item each row belongs to."""
+        owner = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        return torch.from_numpy(owner).to(self.views.device)
+
+    @cached_property
+    def layer_mean(self) -> Float[Tensor, "P D"]:
+        """Mean over the views of every row, fp32."""
+        return at_least_fp32(self.views).mean(0)
+
+    @cached_property
+    def token_means(self) -> Float[Tensor, "B L D"]:
+        """Mean over the rows of every item, one a view, fp32: the padded form's masked mean."""
+        return segment_means(self.views, self.lengths).transpose(0, 1)
 
     @classmethod
     def of(cls, items: Sequence[Float[Tensor, "L T D"]]) -> "Packed":

@@ -1,0 +1,50 @@
+"""The full adapter (Basirat 2024; A2-A4): aggregation, then tailoring, then their sum.
+
+Axes: L views   P rows   R chosen rows   D width
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..nn.item_blocks import ItemBlocks
+from ..nn.layer_attention import LayerAttention
+from ..nn.mixing import mix
+from ..nn.packed import Packed
+from ..nn.tailor import Tailor
+from . import Adapter
+
+__all__ = ["Adapted"]
+
+
+class Adapted(Adapter):
+    """out = G + T, the method; `residual=False` is out = T, Table 4's `agg_tailor`. Any number of views.
+
+    T holds G a second time, inside the tailor's own residual (A4). `drop_values` is A-04's switch.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        key_width: int = 16,
+        n_heads: int = 2,
+        dropout: float = 0.1,
+        residual: bool = True,
+        drop_values: bool = True,
+    ) -> None:
+        super().__init__()
+        self.residual = residual
+        self.attention = LayerAttention(width, key_width, n_heads)
+        self.tailor = Tailor(width, key_width, n_heads, dropout, drop_values)
+
+    def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
+        """The chosen rows, fp32. All rows are aggregated, being keys and values; queries are the chosen rows only."""
+        mixed = mix(self.layer_weights(batch), batch.views)
+        tailored = self.tailor(mixed, ItemBlocks.of(batch.lengths, rows, batch.views.device))
+        if not self.residual:
+            return tailored
+        return tailored + (mixed if rows is None else mixed[rows])
+
+    def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:
+        """A^T of the chosen rows: the aggregation's weights, before tailoring."""
+        weights = self.attention(batch.layer_mean, batch.token_means, batch.item)
+        return weights if rows is None else weights[rows]

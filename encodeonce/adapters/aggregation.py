@@ -1,0 +1,35 @@
+"""The aggregation block alone (Basirat 2024, Table 4 column Agg; A2).
+
+Axes: L views   P rows   R chosen rows   D width
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..nn.layer_attention import LayerAttention
+from ..nn.mixing import mix
+from ..nn.packed import Packed
+from ..nn.precision import at_least_fp32
+from . import Adapter
+
+__all__ = ["Aggregation"]
+
+
+class Aggregation(Adapter):
+    """G: every row mixes its views by attention from its layer mean to the item's token means. Any number of views."""
+
+    def __init__(self, width: int, key_width: int = 16, n_heads: int = 2) -> None:
+        super().__init__()
+        self.attention = LayerAttention(width, key_width, n_heads)
+
+    def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
+        """G of the chosen rows, fp32; other rows are read for the token means only."""
+        views = batch.views if rows is None else batch.views[:, rows]
+        return mix(self.layer_weights(batch, rows), views)
+
+    def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:
+        """A^T of the chosen rows."""
+        if rows is None:
+            return self.attention(batch.layer_mean, batch.token_means, batch.item)
+        layer_mean = at_least_fp32(batch.views[:, rows]).mean(0)
+        return self.attention(layer_mean, batch.token_means, batch.item[rows])

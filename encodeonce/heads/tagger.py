@@ -1,0 +1,53 @@
+"""One label a row, each on its own (Basirat 2024; A7, A-10).
+
+Axes: R rows   D width   C labels
+"""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ..errors import ConfigError
+from ..nn.dropout import Dropout
+from . import IGNORE, Head
+
+__all__ = ["Tagger"]
+
+
+class Tagger(Head):
+    """Dropout, Linear(D, D), tanh, Dropout, Linear(D, C).
+
+    `reference=True` is the authors' demonstration head: Dropout, Linear(D, 256), Linear(256, C), no tanh.
+    ConfigError where labels are missing or repeat.
+    """
+
+    def __init__(self, width: int, labels: Sequence[str], dropout: float = 0.1, reference: bool = False) -> None:
+        super().__init__()
+        repeated = sorted({label for label in labels if list(labels).count(label) > 1})
+        if not labels or repeated:
+            raise ConfigError(
+                f"a tagger needs labels, each once; {'there is none' if not labels else f'repeated: {repeated}'}."
+            )
+        self.labels = tuple(labels)
+        if reference:
+            self.layers = nn.Sequential(Dropout(dropout), nn.Linear(width, 256), nn.Linear(256, len(labels)))
+        else:
+            self.layers = nn.Sequential(
+                Dropout(dropout), nn.Linear(width, width), nn.Tanh(), Dropout(dropout), nn.Linear(width, len(labels))
+            )
+
+    def forward(self, vectors: Float[Tensor, "R D"]) -> Float[Tensor, "R C"]:
+        """A logit for every label."""
+        return self.layers(vectors)
+
+    def loss(self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"]) -> Float[Tensor, ""]:
+        """Cross-entropy in nats, SUMMED over the rows whose gold is not IGNORE."""
+        return cross_entropy(scores, gold, ignore_index=IGNORE, reduction="sum")
+
+    def decode(self, scores: Float[Tensor, "R C"], lengths: tuple[int, ...]) -> list[tuple[str, ...]]:
+        """The label of the highest score of every row, one tuple an item."""
+        best = [self.labels[index] for index in scores.argmax(-1).tolist()]
+        ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+        return [tuple(best[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
