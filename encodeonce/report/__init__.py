@@ -1,1 +1,1 @@
-
+"""Results rows in, tables and plots out. Reads nothing but rows."""

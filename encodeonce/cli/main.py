@@ -1,0 +1,96 @@
+"""The command line's front door. A command's module is imported when the command is invoked, never before.
+
+`encodeonce --help` costs only click: the one-line descriptions stand in the table below, and no command module imports
+torch, numpy or pydantic at its top, so that `encodeonce COMMAND --help` stays as cheap.
+"""
+
+import importlib
+import logging
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import EncodeOnceError
+from ..resolve import nearest
+
+__all__ = ["cli", "main"]
+
+COMMANDS = {
+    "demo": "The main job on a built-in corpus and a packaged encoder, without a download.",
+    "init": "Write a commented config to start from.",
+    "encode": "Run the frozen encoder over files once and keep what comes out.",
+    "train": "Encode what is missing, train, and save a run. Resumes an interrupted one.",
+    "evaluate": "Score a saved run on a file.",
+    "predict": "Fill a file's columns, or tag raw text, with a saved run.",
+    "compare": "Methods x tasks x seeds from one store: table, plot and raw rows.",
+    "inspect": "Which layers every label reads, as a heat map or as numbers.",
+    "store": "List, describe, verify or clean stores.",
+    "debug-data": "What is in the files, and what is wrong with them.",
+}
+"""Every command with its line in `encodeonce --help`, in the order of the main job."""
+
+
+class Messages(logging.Handler):
+    """Log records as lines on whatever stderr is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".{name.replace('-', '_')}", __package__)
+        command = getattr(module, module.__all__[0])
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            names = list(COMMANDS)
+            ctx.fail(f"No command {args[0]!r}. There is: {', '.join(names)}.{nearest(args[0], names)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (EncodeOnceError, OSError) as problem:
+            if ctx.params.get("debug") or isinstance(problem, BrokenPipeError):
+                raise
+            raise click.ClickException(str(problem)) from None
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ENCODEONCE"},
+    epilog="Results go to stdout, progress and messages to stderr. Exit status: 0 done, 1 failure, 2 usage.",
+)
+@click.version_option(__version__, prog_name="encodeonce")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error (also ENCODEONCE_DEBUG=1).")
+@click.option("--quiet", "-q", is_flag=True, help="Show warnings and results only.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool, quiet: bool) -> None:
+    """Run a transformer's lower part once, keep what comes out, train and serve something small on top."""
+    log = logging.getLogger("encodeonce")
+    messages, level = Messages(), log.level
+    log.addHandler(messages)
+    log.setLevel(logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO)
+    ctx.call_on_close(lambda: (log.removeHandler(messages), log.setLevel(level)))
+
+
+def main() -> None:
+    """What the `encodeonce` script calls."""
+    cli(prog_name="encodeonce")

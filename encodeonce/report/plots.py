@@ -1,0 +1,155 @@
+"""Two pictures, as PNG (or whatever the file's ending says): which layers each label reads, and gain over Frozen.
+
+Needs matplotlib (extra `plots`), which is imported when a picture is drawn; no display and no global state is touched.
+
+Axes: C labels   L views (layers)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError, MissingExtra
+from .table import Score
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Heat", "heat", "improvement"]
+
+INK = "#22272e"
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6e7681")
+"""Okabe and Ito's colours: told apart by readers with any colour vision."""
+
+
+@dataclass(frozen=True)
+class Heat:
+    """One panel: `weights` [C, L] whose lines sum to 1, a name for each label and how many words carried it."""
+
+    title: str
+    labels: Sequence[str]
+    counts: Sequence[int]
+    layers: Sequence[int]
+    weights: np.ndarray
+
+    def __post_init__(self) -> None:
+        shape = (len(self.labels), len(self.layers))
+        if self.weights.shape != shape or len(self.counts) != shape[0]:
+            raise ConfigError(
+                f"a heat map of {shape[0]} labels and {shape[1]} layers needs weights of shape {shape} and a count a "
+                f"label; got {self.weights.shape} and {len(self.counts)} counts."
+            )
+
+
+def heat(panels: Sequence[Heat], path: Path, title: str = "") -> Path:
+    """Panels below each other on one colour scale: a row a label, a column a layer, per cent in the cells."""
+    rows = [len(panel.labels) for panel in panels]
+    widest = max(len(panel.layers) for panel in panels)
+    longest = max(len(_row_name(panel, c)) for panel in panels for c in range(len(panel.labels)))
+    size = (1.6 + 0.085 * longest + 0.62 * widest, 1.1 + 0.30 * sum(rows) + 0.85 * len(panels))
+    figure = _figure(size)
+    axes = figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": rows})[:, 0]
+    top = max(float(panel.weights.max()) for panel in panels)
+    for axis, panel in zip(axes, panels, strict=True):
+        image = axis.imshow(panel.weights, cmap=_blues(), vmin=0, vmax=top, aspect="auto")
+        _cells(axis, panel.weights, top)
+        axis.set_title(panel.title, loc="left", fontsize=10, color=INK)
+        axis.set_yticks(range(len(panel.labels)), [_row_name(panel, c) for c in range(len(panel.labels))], fontsize=9)
+        axis.set_xticks(
+            range(len(panel.layers)), [str(layer) if layer else "emb" for layer in panel.layers], fontsize=9
+        )
+        _bare(axis)
+    axes[-1].set_xlabel("layer (emb: the embeddings)", fontsize=9, color=INK)
+    bar = figure.colorbar(image, ax=list(axes), shrink=0.9, aspect=30, pad=0.02)
+    bar.set_label("mean share of the layer, %", fontsize=9, color=INK)
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
+    bar.ax.tick_params(labelsize=8, length=0)
+    bar.outline.set_visible(False)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    return _saved(figure, path)
+
+
+def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str = "frozen", title: str = "") -> Path:
+    """Mean score of every method minus that of `base`, a group a task; whiskers are the method's sd over seeds."""
+    tasks = [task for task, by in scores.items() if base in by and len(by) > 1]
+    if not tasks:
+        raise ConfigError(f"no task has a {base!r} row and another to compare with it; tasks are {list(scores)}.")
+    methods = list(dict.fromkeys(name for task in tasks for name in scores[task] if name != base))
+    figure = _figure((max(5.0, 1.6 + len(tasks) * (0.5 + 0.42 * len(methods))), 3.8))
+    axis = figure.subplots()
+    width = 0.8 / len(methods)
+    for m, method in enumerate(methods):
+        for t, task in enumerate(tasks):
+            if method not in scores[task]:
+                continue
+            score, zero = scores[task][method], scores[task][base].mean
+            x, gain = t + (m - (len(methods) - 1) / 2) * width, score.mean - zero
+            axis.bar(x, gain, 0.88 * width, color=COLOURS[m % len(COLOURS)], label=method if t == 0 else None)
+            spread = score.sd or 0.0
+            if spread:
+                axis.errorbar(x, gain, yerr=spread, color=INK, capsize=2, linewidth=1)
+            over = gain >= 0
+            offset = (0, 3 if over else -3)
+            axis.annotate(
+                f"{gain:+.1f}",
+                (x, gain + (spread if over else -spread)),
+                xytext=offset,
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if over else "top",
+                fontsize=8,
+                color=INK,
+            )
+    names = [f"{task}\n({base} {scores[task][base].mean:.1f})" for task in tasks]
+    axis.set_xticks(range(len(tasks)), names, fontsize=9)
+    axis.set_ylabel(f"points over {base}", fontsize=9, color=INK)
+    axis.axhline(0, color=INK, linewidth=0.8)
+    axis.margins(y=0.15)
+    _bare(axis)
+    axis.tick_params(labelsize=9)
+    axis.grid(axis="y", color="#e6e8eb", linewidth=0.8)
+    axis.set_axisbelow(True)
+    figure.legend(loc="outside lower center", ncols=min(len(methods), 6), frameon=False, fontsize=9)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    return _saved(figure, path)
+
+
+def _figure(size: tuple[float, float]) -> "Figure":
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("A picture needs matplotlib. Install it with: pip install 'encodeonce[plots]'") from None
+    return Figure(figsize=size, dpi=150, layout="constrained")
+
+
+def _saved(figure: "Figure", path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, facecolor="white")
+    return path
+
+
+def _blues() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("layers", ["#f7fafd", "#9ecae1", "#2f7fbc", "#0b3c6f"])
+
+
+def _row_name(panel: Heat, row: int) -> str:
+    return f"{panel.labels[row]}  ({panel.counts[row]:,})"
+
+
+def _cells(axis: Any, weights: np.ndarray, top: float) -> None:
+    for (row, column), value in np.ndenumerate(weights):
+        colour = "white" if value > 0.6 * top else INK
+        axis.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=8, color=colour)
+
+
+def _bare(axis: Any) -> None:
+    for side in ("top", "right", "left", "bottom"):
+        axis.spines[side].set_visible(False)
+    axis.tick_params(length=0, colors=INK)

@@ -1,0 +1,187 @@
+"""One results row, everywhere: what `compare` appends, `evaluate --json` prints and every table and plot reads.
+
+A file of rows is JSON Lines, one object a line, appended and synced row by row: a killed run keeps each finished row.
+"""
+
+import json
+import logging
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+
+__all__ = ["ResultsRow", "append_row", "latest", "now", "read_rows", "surroundings"]
+
+log = logging.getLogger("encodeonce")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsRow:
+    """One number and all that is needed to know what it is. Unknown is None, never 0.
+
+    `value` is 0-100 where the field reports per cent. `variant` holds what distinguishes this row from the method's
+    defaults, as "key=value" pairs with spaces between. Times are wall seconds, `peak_mb` and `store_mb` are 10^6 bytes,
+    `flops` floating point operations of the whole training. `n` is the number of examples `value` is computed over.
+    """
+
+    experiment: str
+    dataset: str
+    task: str
+    encoder: str
+    method: str
+    variant: str
+    seed: int | None
+    split: str
+    metric: str
+    value: float
+    n: int | None = None
+    train_s_per_batch: float | None = None
+    train_s_total: float | None = None
+    encode_s: float | None = None
+    infer_s_per_batch: float | None = None
+    params_trainable: int | None = None
+    peak_mb: float | None = None
+    store_mb: float | None = None
+    flops: float | None = None
+    commit: str | None = None
+    machine: str | None = None
+    device: str | None = None
+    threads: int | None = None
+    torch: str | None = None
+    started: str | None = None
+    command: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise DataError(
+                    f"results row {self.cell}: {field.name} is {value}; a row holds finite numbers or null."
+                )
+
+    @property
+    def cell(self) -> tuple[str, str, str, str, str, str, int | None, str, str]:
+        """What this number is of; two rows with equal cells are two measurements of one thing."""
+        return (
+            self.experiment,
+            self.dataset,
+            self.task,
+            self.encoder,
+            self.method,
+            self.variant,
+            self.seed,
+            self.split,
+            self.metric,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict, every field present."""
+        return asdict(self)
+
+
+def append_row(path: Path, row: ResultsRow) -> None:
+    """Add one row and sync it to the disk. A half-written last line left by a killed writer is cut off first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(row.to_json(), allow_nan=False, ensure_ascii=False).encode() + b"\n"
+    with open(path, "a+b") as file:
+        _cut_half_line(file, path)
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _cut_half_line(file: Any, path: Path) -> None:
+    file.seek(0)
+    content = file.read()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        log.warning("%s: the last line was cut while it was written; its cell is computed again", path)
+        file.truncate(whole)
+
+
+def read_rows(path: Path) -> list[ResultsRow]:
+    """All rows of a file; an empty list where there is none yet. A line that is no row is a DataError with its number,
+    save a last line without its line end, which a killed writer leaves and `append_row` cuts off."""
+    if not path.exists():
+        return []
+    *lines, rest = path.read_bytes().split(b"\n")
+    if rest:
+        log.warning("%s:%d: skipped, the line was cut while it was written", path, len(lines) + 1)
+    known = {field.name for field in fields(ResultsRow)}
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+            unknown = sorted(set(values) - known)
+            if unknown:
+                raise DataError(f"{path}:{number}: unknown fields {unknown}; a results row has {sorted(known)}.")
+            rows.append(ResultsRow(**values))
+        except (ValueError, TypeError) as problem:
+            raise DataError(f"{path}:{number}: not a results row: {problem}.") from None
+    return rows
+
+
+def latest(rows: Iterable[ResultsRow]) -> list[ResultsRow]:
+    """One row a cell, the last measured."""
+    return list({row.cell: row for row in rows}.values())
+
+
+def now() -> str:
+    """The time of day in UTC, ISO 8601 to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def surroundings(device: str = "cpu") -> dict[str, Any]:
+    """The fields `commit, machine, device, threads, torch` of rows made here. Names no host, user or path."""
+    import torch
+
+    return {
+        "commit": _commit(),
+        "machine": _machine(),
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "torch": metadata.version("torch"),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this package runs from, "+" after it where files differ; None outside one."""
+    home = Path(__file__).resolve().parents[2]
+    if not (home / ".git").exists():
+        return None
+    try:
+        name = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=home, capture_output=True, text=True)
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--", "encodeonce"], cwd=home, capture_output=True, text=True
+        )
+    except OSError:
+        return None
+    return name.stdout.strip() + ("+" if changed.stdout.strip() else "") if name.returncode == 0 else None
+
+
+def _machine() -> str:
+    """Processor model, cores and memory."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        memory = f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
+    except (ValueError, OSError, AttributeError):
+        memory = ""
+    return f"{model}, {cores} cores{memory}"

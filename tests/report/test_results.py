@@ -1,0 +1,84 @@
+"""Rows survive a killed writer, say what is wrong with a line, and name no host or path."""
+
+import json
+import logging
+import socket
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from encodeonce.errors import DataError
+from encodeonce.report.results import ResultsRow, append_row, latest, read_rows, surroundings
+
+ROW = ResultsRow("e", "d", "upos", "tiny", "linear", "lr=0.001", 13, "test", "accuracy", 91.5)
+
+
+def test_a_row_has_exactly_the_designs_fields_in_its_order() -> None:
+    design = (
+        "experiment dataset task encoder method variant seed split metric value n train_s_per_batch train_s_total "
+        "encode_s infer_s_per_batch params_trainable peak_mb store_mb flops commit machine device threads torch started command"
+    )
+    assert [field.name for field in fields(ResultsRow)] == design.split()
+
+
+def test_append_then_read_gives_the_rows_back(tmp_path: Path) -> None:
+    rows = [ROW, replace(ROW, seed=21, n=7, started="2026-01-01T00:00:00+00:00")]
+    for row in rows:
+        append_row(tmp_path / "deep" / "results.jsonl", row)
+    assert read_rows(tmp_path / "deep" / "results.jsonl") == rows
+
+
+def test_unknown_is_null_never_zero(tmp_path: Path) -> None:
+    append_row(tmp_path / "r.jsonl", ROW)
+    written = json.loads((tmp_path / "r.jsonl").read_text())
+    assert written["peak_mb"] is None
+    assert 0 not in [value for value in written.values() if not isinstance(value, str)]
+
+
+def test_a_half_written_last_line_is_said_skipped_and_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "r.jsonl"
+    append_row(path, ROW)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:40])
+    with caplog.at_level(logging.WARNING, "encodeonce"):
+        assert read_rows(path) == [ROW]
+        append_row(path, replace(ROW, seed=21))
+    assert "r.jsonl:2: skipped" in caplog.text
+    assert read_rows(path) == [ROW, replace(ROW, seed=21)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", r"r\.jsonl:1: not a results row"),
+        ('{"experiment": "e"}', r"r\.jsonl:1: not a results row.*missing"),
+        (json.dumps({**ROW.to_json(), "acc": 1}), r"r\.jsonl:1: unknown fields \['acc'\]; a results row has"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "r.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=message):
+        read_rows(tmp_path / "r.jsonl")
+
+
+def test_infinite_values_are_refused() -> None:
+    with pytest.raises(DataError, match="value is nan"):
+        replace(ROW, value=float("nan"))
+
+
+def test_latest_keeps_the_last_measurement_of_a_cell() -> None:
+    assert latest([ROW, replace(ROW, seed=21), replace(ROW, value=2.0)]) == [
+        replace(ROW, value=2.0),
+        replace(ROW, seed=21),
+    ]
+
+
+def test_surroundings_name_neither_host_nor_path() -> None:
+    found = surroundings()
+    assert set(found) == {"commit", "machine", "device", "threads", "torch"}
+    assert found["threads"] == 1
+    text = json.dumps(found)
+    assert socket.gethostname() not in text
+    assert str(Path.home()) not in text
+    assert "cores" in found["machine"]

@@ -1,0 +1,81 @@
+"""Means, deviations and marks against hand-computed values and SciPy's own Welch test."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from encodeonce.report.results import ResultsRow
+from encodeonce.report.table import Score, aligned, comparison, markdown, scores, welch
+
+SEEDS = (13, 21, 42, 87, 100)
+
+
+def rows_of(method: str, values: tuple[float, ...], task: str = "upos", **more: object) -> list[ResultsRow]:
+    row = ResultsRow("e", "d", task, "tiny", method, "", None, "test", "accuracy", 0.0)
+    return [replace(row, seed=seed, value=value, **more) for seed, value in zip(SEEDS, values, strict=False)]
+
+
+FROZEN = rows_of("frozen", (80.0, 81.0, 79.0, 80.5, 79.5), train_s_per_batch=0.002, params_trainable=1000)
+LINEAR = rows_of("linear", (90.0, 90.2, 89.8, 90.1, 89.9), train_s_per_batch=0.004, params_trainable=1008)
+FUSION = rows_of("fusion", (90.1, 90.0, 89.9, 90.2, 89.9))
+
+
+def test_mean_and_sample_deviation_are_the_textbooks() -> None:
+    score = Score((80.0, 82.0, 84.0))
+    assert score.mean == 82.0
+    assert score.sd == pytest.approx(math.sqrt((4 + 0 + 4) / 2))
+    assert str(score) == "82.00 ± 2.00"
+    assert str(Score((80.0,))) == "80.00"
+
+
+def test_welch_equals_the_formula_and_scipy() -> None:
+    a, b = (80.0, 81.0, 79.5, 80.2), (81.0, 82.5, 81.8)
+    va, vb = stats.tvar(a) / len(a), stats.tvar(b) / len(b)
+    t = (sum(a) / 4 - sum(b) / 3) / math.sqrt(va + vb)
+    df = (va + vb) ** 2 / (va**2 / 3 + vb**2 / 2)
+    assert welch(a, b) == pytest.approx(2 * stats.t.sf(abs(t), df))
+    assert welch(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+
+
+def test_welch_says_nothing_of_one_seed_and_decides_constants() -> None:
+    assert welch((80.0,), (81.0, 82.0)) is None
+    assert welch((80.0, 80.0), (80.0, 80.0)) == 1.0
+    assert welch((80.0, 80.0), (81.0, 81.0)) == 0.0
+
+
+def test_the_best_is_bold_and_its_equals_are_marked() -> None:
+    header, lines = comparison([*FROZEN, *LINEAR, *FUSION])
+    assert header == ["method", "upos (accuracy)", "ms/batch", "trainable"]
+    assert lines == [
+        ["frozen", "80.00 ± 0.79", "2.0", "1,000"],
+        ["linear", "90.00 ± 0.16 ≈", "4.0", "1,008"],
+        ["fusion", "**90.02 ± 0.13**", "", ""],
+    ]
+
+
+def test_paper_values_stand_beside_ours() -> None:
+    header, lines = comparison([*FROZEN, *LINEAR], paper={"upos": {"linear": 95.1}})
+    assert header[:3] == ["method", "upos (accuracy)", "upos paper"]
+    assert [line[2] for line in lines] == ["", "95.10"]
+
+
+def test_variants_of_a_method_are_told_apart_but_learning_rates_are_not() -> None:
+    rows = [replace(FROZEN[0], variant="lr=0.001"), replace(FROZEN[1], variant="lr=0.002")]
+    assert list(scores(rows)["upos"]) == ["frozen"]
+    rows += [replace(FROZEN[2], variant="lr=0.001 store=int8")]
+    assert list(scores(rows)["upos"]) == ["frozen (-)", "frozen (store=int8)"]
+
+
+def test_a_later_row_of_a_cell_replaces_the_earlier() -> None:
+    assert scores([FROZEN[0], replace(FROZEN[0], value=10.0)])["upos"]["frozen"].values == (10.0,)
+
+
+def test_other_splits_stay_out() -> None:
+    assert scores([replace(FROZEN[0], split="dev")]) == {}
+
+
+def test_markdown_and_aligned() -> None:
+    assert markdown(["a", "b"], [["x|y", "1"]]) == "| a | b |\n| :-- | --: |\n| x\\|y | 1 |"
+    assert aligned(["method", "b"], [["x", "10.5"]]) == "method     b\n──────  ────\nx       10.5"
