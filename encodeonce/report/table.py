@@ -4,13 +4,13 @@ A mark says how a method stands against the best of its task: the best is bold; 
 differ from it at p < 0.05 (two-tailed Welch t-test, at least two seeds each).
 """
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..metrics.significance import mean_sd, welch
 from .results import ResultsRow, latest
 
-__all__ = ["Score", "aligned", "comparison", "markdown", "scores", "welch"]
+__all__ = ["Score", "aligned", "comparison", "markdown", "scores"]
 
 SIGNIFICANT = 0.05
 
@@ -23,29 +23,15 @@ class Score:
 
     @property
     def mean(self) -> float:
-        return statistics.fmean(self.values)
+        return mean_sd(self.values)[0]
 
     @property
     def sd(self) -> float | None:
         """None with fewer than two values."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return mean_sd(self.values)[1]
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
-
-
-def welch(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Two-tailed p of Welch's t-test; None where either side has fewer than two values.
-
-    Where both sides are constant t is undefined: p is 1 for equal values and 0 for different ones.
-    """
-    if len(ours) < 2 or len(theirs) < 2:
-        return None
-    if len(set(ours)) == len(set(theirs)) == 1:
-        return 1.0 if ours[0] == theirs[0] else 0.0
-    from scipy.stats import ttest_ind
-
-    return float(ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
 def scores(rows: Sequence[ResultsRow], split: str = "test") -> dict[str, dict[str, Score]]:
@@ -122,14 +108,14 @@ def _marked(method: str, by: Mapping[str, Score], bold: Callable[[str], str]) ->
     best = max(by, key=lambda name: by[name].mean)
     if method == best:
         return bold(str(by[method]))
-    p = welch(by[method].values, by[best].values)
+    p = welch(by[method].values, by[best].values)["p"]
     return f"{by[method]} ≈" if p is not None and p >= SIGNIFICANT else str(by[method])
 
 
 def _mean_field(rows: Sequence[ResultsRow], field: str, form: Callable[[float], str]) -> str:
     values = [getattr(row, field) for row in rows]
-    known = [value for value in values if value is not None]
-    return form(statistics.fmean(known)) if known else ""
+    known = [float(value) for value in values if value is not None]
+    return form(mean_sd(known)[0]) if known else ""
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

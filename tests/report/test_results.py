@@ -17,7 +17,8 @@ ROW = ResultsRow("e", "d", "upos", "tiny", "linear", "lr=0.001", 13, "test", "ac
 def test_a_row_has_exactly_the_designs_fields_in_its_order() -> None:
     design = (
         "experiment dataset task encoder method variant seed split metric value n train_s_per_batch train_s_total "
-        "encode_s infer_s_per_batch params_trainable peak_mb store_mb flops commit machine device threads torch started command"
+        "encode_s infer_s_per_batch params_trainable peak_mb store_mb flops commit machine device threads "
+        "torch started command"
     )
     assert [field.name for field in fields(ResultsRow)] == design.split()
 

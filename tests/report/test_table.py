@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from encodeonce.report.results import ResultsRow
-from encodeonce.report.table import Score, aligned, comparison, markdown, scores, welch
+from encodeonce.report.table import Score, aligned, comparison, markdown, scores
 
 SEEDS = (13, 21, 42, 87, 100)
 
@@ -30,19 +30,13 @@ def test_mean_and_sample_deviation_are_the_textbooks() -> None:
     assert str(Score((80.0,))) == "80.00"
 
 
-def test_welch_equals_the_formula_and_scipy() -> None:
-    a, b = (80.0, 81.0, 79.5, 80.2), (81.0, 82.5, 81.8)
-    va, vb = stats.tvar(a) / len(a), stats.tvar(b) / len(b)
-    t = (sum(a) / 4 - sum(b) / 3) / math.sqrt(va + vb)
-    df = (va + vb) ** 2 / (va**2 / 3 + vb**2 / 2)
-    assert welch(a, b) == pytest.approx(2 * stats.t.sf(abs(t), df))
-    assert welch(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
-
-
-def test_welch_says_nothing_of_one_seed_and_decides_constants() -> None:
-    assert welch((80.0,), (81.0, 82.0)) is None
-    assert welch((80.0, 80.0), (80.0, 80.0)) == 1.0
-    assert welch((80.0, 80.0), (81.0, 81.0)) == 0.0
+def test_a_mark_needs_two_seeds_and_follows_welch() -> None:
+    one = comparison([FROZEN[0], replace(LINEAR[0], value=80.0001)])[1]
+    assert [line[1] for line in one] == ["80.00", "**80.00**"]
+    for shift in (0.05, 0.2, 0.4, 1.0):
+        other = tuple(row.value - shift for row in FUSION)
+        marked = comparison([*FUSION, *rows_of("agg", other)])[1][1][1].endswith("≈")
+        assert marked == (stats.ttest_ind([row.value for row in FUSION], other, equal_var=False).pvalue >= 0.05)
 
 
 def test_the_best_is_bold_and_its_equals_are_marked() -> None:

@@ -1,0 +1,207 @@
+"""The config file: TOML to checked values. An unknown key is an error that names the nearest one and where it stands.
+
+Relative paths are relative to the config file. `--set a.b=value` replaces a key before anything is checked; the value
+is read as TOML where it is TOML (numbers, true, lists, quoted strings) and as plain text otherwise.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ..errors import ConfigError
+from ..resolve import nearest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["AdapterSection", "Config", "DataSection", "TrainSection", "load", "parse", "to_toml"]
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Files = Annotated[list[str], BeforeValidator(_listed)]
+Names = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class Section(BaseModel):
+    """A table of the file; any other key in it is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSection(Section):
+    """`[data]`: one file or a list of files a split."""
+
+    train: Files = Field(default_factory=list, description="what is learned from")
+    dev: Files = Field(default_factory=list, description="what chooses between epochs and learning rates")
+    test: Files = Field(default_factory=list, description="what is scored at the end")
+    format: str | None = Field(None, description="reader's name; by the file's ending where it is not given")
+    columns: dict[str, int] | None = Field(None, description="column of each layer in a CoNLL column file, from 0")
+    train_fraction: float = Field(
+        1.0, gt=0, le=1, description="part of the training documents, chosen by their content"
+    )
+
+
+class AdapterSection(Section):
+    """`[adapter]`: what an adapter takes; unset keys are the adapter's own defaults (the paper's)."""
+
+    key_width: int | None = Field(None, gt=0, description="width of the layer attention's queries and keys")
+    n_heads: int | None = Field(None, gt=0, description="attention heads")
+    dropout: float | None = Field(None, ge=0, lt=1, description="rate inside the adapter")
+    include_embeddings: bool | None = Field(None, description="mix the embedding view too")
+    pre_norm_layers: bool | None = Field(None, description="a LayerNorm on every view before it is mixed")
+
+    def chosen(self) -> dict[str, Any]:
+        """Only what the file sets."""
+        return self.model_dump(exclude_none=True)
+
+
+class TrainSection(Section):
+    """`[train]`: the loop, with Hugging Face's names where it has one."""
+
+    learning_rate: float = Field(2e-3, gt=0, description="the schedule's peak")
+    num_train_epochs: int = Field(10, gt=0, description="passes over the training documents")
+    per_device_train_batch_size: int = Field(32, gt=0, description="documents in a batch")
+    seed: int = Field(13, description="start values, order and dropout")
+
+
+class Config(Section):
+    """The whole file."""
+
+    encoder: str = Field(description="a folder or a hub name")
+    store: str = Field("states", description="folder of the stored views")
+    layers: Literal["all", "last"] | list[int] = Field("all", description="views that are stored, 0 the embeddings")
+    dtype: Literal["fp32", "fp16", "bf16", "int8"] = Field("fp16", description="type they are stored in")
+    compute: Literal["fp32", "bf16"] = Field("fp32", description="arithmetic of the encoder")
+    window: int | None = Field(None, gt=0, description="pieces the encoder sees at once; its own limit where not given")
+    tasks: Names = Field(default_factory=list, description="columns, ner, chunk or feats:NAME; trained from one read")
+    method: str = Field("adapted", description="frozen, linear, fusion, agg, agg_tailor or adapted")
+    data: DataSection = Field(default_factory=DataSection)
+    task: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options of a task, by its name")
+    adapter: AdapterSection = Field(default_factory=AdapterSection)
+    train: TrainSection = Field(default_factory=TrainSection)
+
+    def need(self, *keys: str) -> None:
+        """ConfigError naming the first of these dotted keys that is empty."""
+        for key in keys:
+            value: Any = self
+            for part in key.split("."):
+                value = getattr(value, part)
+            if not value:
+                raise ConfigError(f"{key} is not set. Write it into the config file or add --set {key}=...")
+
+
+def load(path: Path, changes: Iterable[str] = ()) -> Config:
+    """Read, change, check. ConfigError names file and key path."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ConfigError(f"{path} cannot be read: {problem.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{path} is not TOML: {problem}.") from None
+    for change in changes:
+        _change(values, change)
+    return _from_folder(parse(values, str(path)), path.parent)
+
+
+def parse(values: Mapping[str, Any], place: str) -> Config:
+    """Check plain values; `place` stands in the message."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as problem:
+        raise ConfigError("\n".join(_message(error, place) for error in problem.errors())) from None
+
+
+def _message(error: Any, place: str) -> str:
+    keys = [str(part) for part in error["loc"]]
+    key = ".".join(keys)
+    if error["type"] == "extra_forbidden":
+        allowed = _allowed(keys[:-1])
+        where = f"[{'.'.join(keys[:-1])}]" if keys[:-1] else "The file"
+        return f"{place}: unknown key {key!r}.{nearest(keys[-1], allowed)} {where} takes: {', '.join(allowed)}."
+    if error["type"] == "missing":
+        return f"{place}: {key!r} is missing."
+    allowed = _allowed(keys)
+    hint = f" [{key}] is a table of: {', '.join(allowed)}." if allowed else ""
+    return f"{place}: {key} = {error['input']!r}: {error['msg']}.{hint}"
+
+
+def _allowed(keys: list[str]) -> list[str]:
+    """Keys of the table at this path; none where it is not a table."""
+    model: Any = Config
+    for key in keys:
+        if key not in model.model_fields:
+            return []
+        model = model.model_fields[key].annotation
+        if not (isinstance(model, type) and issubclass(model, Section)):
+            return []
+    return list(model.model_fields)
+
+
+def _change(values: dict[str, Any], change: str) -> None:
+    key, equals, text = change.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {change!r}: write it as key=value or table.key=value.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *tables, last = key.strip().split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {change!r}: {table!r} is a value, not a table.")
+    values[last] = value
+
+
+def _from_folder(config: Config, folder: Path) -> Config:
+    """The same config with its relative paths made to start where the reader stands."""
+    data = config.data
+    files = {split: [_path(folder, name) for name in getattr(data, split)] for split in ("train", "dev", "test")}
+    encoder = _path(folder, config.encoder) if (folder / config.encoder).is_dir() else config.encoder
+    changed = {"data": data.model_copy(update=files), "store": _path(folder, config.store), "encoder": encoder}
+    return config.model_copy(update=changed)
+
+
+def _path(folder: Path, name: str) -> str:
+    return str(folder / Path(name).expanduser())
+
+
+def to_toml(config: Config) -> str:
+    """The resolved config as TOML; `load` gives it back. Keys that are not set are left out."""
+    plain = config.model_dump(exclude_none=True)
+    lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if not isinstance(value, dict)]
+    for key, value in plain.items():
+        if isinstance(value, dict):
+            lines += _table(key, value)
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, values: Mapping[str, Any]) -> list[str]:
+    own = [f"{_key(key)} = {_toml(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    inner = [line for key, value in tables.items() for line in _table(f"{name}.{_key(key)}", value)]
+    return (["", f"[{name}]", *own] if own else []) + inner
+
+
+def _key(name: str) -> str:
+    bare = name and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+    return name if bare else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c for c in escaped) + '"'
+    return repr(value)
