@@ -17,14 +17,14 @@ from ..resolve import nearest
 __all__ = ["cli", "main"]
 
 COMMANDS = {
-    "demo": "The main job on a built-in corpus and a packaged encoder, without a download.",
+    "demo": "The main job on built-in text and a packaged encoder.",
     "init": "Write a commented config to start from.",
-    "encode": "Run the frozen encoder over files once and keep what comes out.",
-    "train": "Encode what is missing, train, and save a run. Resumes an interrupted one.",
+    "encode": "Run the frozen encoder once and keep what comes out.",
+    "train": "Encode what is missing, train, save a run; resumes.",
     "evaluate": "Score a saved run on a file.",
     "predict": "Fill a file's columns, or tag raw text, with a saved run.",
-    "compare": "Methods x tasks x seeds from one store: table, plot and raw rows.",
-    "inspect": "Which layers every label reads, as a heat map or as numbers.",
+    "compare": "Methods x tasks x seeds from one store: a table, a plot.",
+    "inspect": "Which layers each label reads: heat map or numbers.",
     "store": "List, describe, verify or clean stores.",
     "debug-data": "What is in the files, and what is wrong with them.",
 }

@@ -1,0 +1,126 @@
+"""`encodeonce init`: a commented config that works at once."""
+
+import os
+from pathlib import Path
+
+import click
+
+from ..errors import ConfigError
+from ..resolve import nearest
+
+__all__ = ["init"]
+
+METHODS = {
+    "frozen": "the last layer as it is, and a head",
+    "linear": "one trained weight a layer",
+    "fusion": "one trained query meets every layer of every word",
+    "agg": "every word mixes the layers by attention",
+    "agg_tailor": "agg, then words attend to each other",
+    "adapted": "agg + agg_tailor: the full adapter",
+}
+
+TEMPLATE = """\
+# encodeonce train {name} -o {run}
+# Any key can be replaced on the command line: --set train.learning_rate=1e-3
+# Relative paths start at this file's folder.
+
+encoder = {encoder}   # a folder, a hub name, or "quickstart" (the packaged one); it is never trained
+store = "states"   # what the encoder gives is kept here and computed once
+layers = "all"   # "last", or a list such as [0, 3, 6]; 0 is the embeddings
+dtype = "fp16"   # or fp32, bf16, int8 (half of fp16)
+compute = "fp32"   # or bf16, faster where the processor has it
+
+tasks = {tasks}   # columns (upos, xpos, deprel, feats:Number, ...), ner, chunk; all from one read of the store
+method = "{method}"   # {methods}
+
+[data]
+train = {train}
+{dev}
+{test}
+# format = "conllu"   # by the file's ending where it is not given: {formats}
+# columns = {{ form = 0, tag = 3 }}   # for CoNLL column files: the place of each column, from 0
+# train_fraction = 0.1   # a part of the training documents, chosen by their content
+
+# [task.{task}]
+# piece = "last"   # which piece stands for a word: first, last or mean
+
+[adapter]
+{adapter}
+# pre_norm_layers = true   # for encoders whose layers differ in scale: GPT-2, ModernBERT, T5
+
+[train]
+learning_rate = 2e-3   # peak of the 1cycle schedule
+num_train_epochs = 10
+per_device_train_batch_size = 32
+seed = 13
+"""
+
+
+@click.command()
+@click.argument("method")
+@click.option("--task", "-t", "tasks", multiple=True, required=True, help="A column, ner, chunk, feats:NAME.")
+@click.option("--train", required=True, type=click.Path(exists=True), help="Training file.")
+@click.option("--dev", type=click.Path(exists=True), help="Development file.")
+@click.option("--test", type=click.Path(exists=True), help="Test file.")
+@click.option("--encoder", "-e", default="quickstart", show_default=True, help="A folder or a hub name.")
+@click.option("--output", "-o", default="config.toml", show_default=True, type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def init(
+    method: str,
+    tasks: tuple[str, ...],
+    train: str,
+    dev: str | None,
+    test: str | None,
+    encoder: str,
+    output: Path,
+    force: bool,
+) -> None:
+    """Write a commented config for METHOD.
+
+    METHOD is frozen, linear, fusion, agg, agg_tailor or adapted.
+    """
+    if method not in METHODS:
+        raise ConfigError(f"No method {method!r}. There is: {', '.join(METHODS)}.{nearest(method, list(METHODS))}")
+    if output.exists() and not force:
+        raise ConfigError(f"{output} is there already. Choose another name with -o, or --force to replace it.")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(
+        written(method, tasks, {"train": train, "dev": dev, "test": test}, encoder, output), encoding="utf-8"
+    )
+    click.echo(f"{output} written. Next: encodeonce train {output} -o {output.parent / 'run'}", err=True)
+
+
+def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], encoder: str, output: Path) -> str:
+    """The config's text, with file names relative to the config's folder."""
+    from ..resolve import available
+    from .config import toml_value
+
+    def line(split: str) -> str:
+        name = files[split]
+        return f'# {split} = "{split}.conllu"' if name is None else f"{split} = {toml_value(_relative(name, output))}"
+
+    has_keys = method in ("agg", "agg_tailor", "adapted")
+    return TEMPLATE.format(
+        name=output.name,
+        run="run",
+        encoder=toml_value(_relative(encoder, output) if Path(encoder).is_dir() else encoder),
+        tasks=toml_value(list(tasks)),
+        task=tasks[0] if ":" not in tasks[0] else toml_value(tasks[0]),
+        method=method,
+        methods=METHODS[method] + "; or " + ", ".join(name for name in METHODS if name != method),
+        train=toml_value(_relative(files["train"] or "", output)),
+        dev=line("dev"),
+        test=line("test"),
+        formats=", ".join(name for name in available("corpus") if name in FORMATS),
+        adapter="key_width = 16\nn_heads = 2" if has_keys else f"# {method} has no size to choose",
+    )
+
+
+FORMATS = ("conllu", "columns", "jsonl", "table", "text")
+
+
+def _relative(name: str, output: Path) -> str:
+    try:
+        return os.path.relpath(name, output.parent)
+    except ValueError:  # another drive on Windows
+        return str(Path(name).resolve())

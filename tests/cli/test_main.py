@@ -1,0 +1,96 @@
+"""The front door: cheap help, lazy commands, exit codes, one clear message."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from encodeonce import __version__
+from encodeonce.cli.main import COMMANDS, cli
+
+HEAVY = ("torch", "numpy", "pydantic", "transformers", "scipy", "matplotlib")
+HELP = """
+import json, sys, time
+begin = time.perf_counter()
+from encodeonce.cli.main import cli
+try:
+    cli(sys.argv[1:], prog_name="encodeonce")
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, time.perf_counter() - begin, sorted(set(sys.modules))]), file=sys.stderr)
+"""
+
+
+def test_every_help_avoids_the_heavy_libraries() -> None:
+    """One process prints the help of the group and of every command; nothing heavy is imported by any of them."""
+    code = HELP.replace(
+        'cli(sys.argv[1:], prog_name="encodeonce")',
+        "[cli(args, prog_name='encodeonce', standalone_mode=False) for args in json.loads(sys.argv[1])]; code = 0",
+    )
+    calls = [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
+    calls += [["store", name, "--help"] for name in ("ls", "info", "verify", "gc")]
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(calls)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    status, _, modules = json.loads(done.stderr)
+    assert status == 0
+    assert not [name for name in HEAVY if name in modules]
+    for name in COMMANDS:
+        assert f"Usage: encodeonce {name}" in done.stdout
+
+
+def test_help_is_fast_and_names_every_command() -> None:
+    """Needs 0.2 s on a quiet machine; here a limit that also a busy one keeps, and the time is printed."""
+    fastest, begin = 9.0, time.perf_counter()
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-m", "encodeonce", "--help"], capture_output=True, text=True)
+        fastest, begin = min(fastest, time.perf_counter() - begin), time.perf_counter()
+    assert done.returncode == 0
+    assert not done.stderr
+    for name, line in COMMANDS.items():
+        assert name in done.stdout
+        assert line.split()[0] in done.stdout
+    print(f"encodeonce --help: {fastest:.3f} s with the interpreter's start")
+    assert fastest < 2.0
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(cli, ["--version"]).output == f"encodeonce, version {__version__}\n"
+
+
+def test_the_table_and_the_commands_agree() -> None:
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        assert command.name == name
+        assert command.help
+
+
+def test_usage_errors_end_with_2() -> None:
+    wrong = CliRunner().invoke(cli, ["trian"])
+    assert wrong.exit_code == 2
+    assert "No command 'trian'" in wrong.stderr
+    assert "Did you mean 'train'?" in wrong.stderr
+    assert CliRunner().invoke(cli, ["encode", "--layerz", "all"]).exit_code == 2
+
+
+def test_failures_end_with_1_one_message_and_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("encoderr = 'x'\n")
+    done = CliRunner().invoke(cli, ["train", str(tmp_path / "c.toml"), "-o", str(tmp_path / "run")])
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: ")
+    assert "Did you mean 'encoder'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("how", [["--debug"], []])
+def test_debug_shows_the_traceback(tmp_path: Path, how: list[str]) -> None:
+    (tmp_path / "c.toml").write_text("encoderr = 'x'\n")
+    env = {} if how else {"ENCODEONCE_DEBUG": "1"}
+    done = CliRunner().invoke(cli, [*how, "train", str(tmp_path / "c.toml"), "-o", str(tmp_path / "run")], env=env)
+    assert type(done.exception).__name__ == "ConfigError"
