@@ -8,7 +8,7 @@ import encodeonce
 
 ROOT = Path(encodeonce.__file__).parent
 FLOORS = [
-    {"types", "errors", "resolve"},
+    {"types", "errors", "resolve", "spans"},
     {"corpus", "nn", "metrics", "costs"},
     {"encoders", "store", "adapters", "heads"},
     {"methods.aggregate"},
