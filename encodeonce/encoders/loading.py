@@ -1,0 +1,58 @@
+"""Reading a model's weights into memory with `transformers`, quietly and strictly."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import EncoderError
+
+__all__ = ["load_model"]
+
+SPARE = ("pooler.",)
+"""Weights that no view needs."""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's progress bars and reports; they come back afterwards."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def load_model(auto: str, folder: Path) -> Any:
+    """The model of a local folder by the `transformers` class named `auto`, in fp32.
+
+    Raises EncoderError where it cannot be read, and where weights of the blocks are missing: they would be random.
+    """
+    import torch
+    import transformers
+
+    with _quiet():
+        try:
+            model, report = getattr(transformers, auto).from_pretrained(
+                str(folder),
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        except (OSError, ValueError, RuntimeError, KeyError) as problem:
+            raise EncoderError(f"{folder}: the model cannot be loaded: {problem}") from problem
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith(SPARE))
+    if missing:
+        raise EncoderError(
+            f"{folder}: {len(missing)} weights are missing and would be random, among them {missing[:3]}. The files hold"
+            f" another model than config.json describes ({type(model).__name__})."
+        )
+    return model

@@ -1,0 +1,170 @@
+"""From words to pieces and back: which piece belongs to which word, for any tokenizer.
+
+A running text is cut at white space first (`str.split`) and then treated as its words, so that both kinds of document
+have one path. Words that a tokenizer drops (a zero-width space, a lone accent, an empty string) get the unknown piece in
+their place: every word has at least one row, whatever the tokenizer, in training as in prediction.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, EncoderError
+from ..types import Document, Pieces
+from .windows import plan, room_for
+
+__all__ = ["Cutter", "load_tokenizer"]
+
+PROBES = (("the", "cat"), ("a", "b"), ("и", "в"))
+"""Word pairs by which a tokenizer shows whether words of a list come out as words of a running text."""
+
+REMEMBERED = 500_000
+"""Different words whose pieces are kept at hand."""
+
+log = logging.getLogger("encodeonce")
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The folder's own tokenizer, from its files only; EncoderError with the folder where that fails."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as problem:
+        raise EncoderError(f"{folder}: the tokenizer cannot be loaded: {problem}") from problem
+
+
+class Cutter:
+    """Documents -> `Pieces`. Special pieces by the tokenizer's own template; windows planned for `window` pieces.
+
+    Raises EncoderError for a tokenizer that gives words of a list other pieces than words of a text (byte-level BPE
+    without the word-start space), and in a call where (nearly) every word came out as the unknown piece.
+    """
+
+    def __init__(self, tokenizer: Any, window: int, overlap: int, source: str = "tokenizer") -> None:
+        self.tokenizer, self.window, self.overlap, self.source = tokenizer, window, overlap, source
+        self.fast = bool(tokenizer.is_fast)
+        self._known: dict[str, list[int]] = {}
+        if self.fast:
+            self._backend = tokenizer.backend_tokenizer
+            self._backend.no_padding()
+            self._backend.no_truncation()
+        self.unknown = tokenizer.unk_token_id
+        self.lead = self._leading_space()
+        self.before, self.after = self._template()
+        room_for(window, overlap, len(self.before) + len(self.after))
+
+    def __call__(self, documents: Sequence[Document]) -> list[Pieces]:
+        """One `Pieces` a document, in order. Raises DataError for a document without words."""
+        shown = [self._words(document) for document in documents]
+        self._learn(dict.fromkeys(word for words in shown for word in words))
+        cut = [self._pieces(document, words) for document, words in zip(documents, shown, strict=True)]
+        self._refuse_unknown(shown)
+        dropped = sum(len(pieces.unknown_words) for pieces in cut)
+        if dropped:
+            log.info("%d words without a piece of their own were given the unknown piece", dropped)
+        return cut
+
+    def _words(self, document: Document) -> Sequence[str]:
+        words = document.words or document.text.split()
+        if not words:
+            raise DataError(
+                f"{document.place or document.id}: nothing to encode: the document has no words and no text."
+            )
+        return words
+
+    def _learn(self, words: Iterable[str]) -> None:
+        """Cuts words not met before. Tokenizers cut the words of a list one by one, so each needs cutting once only."""
+        if len(self._known) > REMEMBERED:
+            self._known.clear()
+        new = [word for word in words if word not in self._known]
+        spaced = [" " + word if self.lead and not word.startswith(" ") else word for word in new]
+        if self.fast:
+            rows = self._backend.encode_batch(
+                [[word] for word in spaced], is_pretokenized=True, add_special_tokens=False
+            )
+            self._known.update((word, row.ids) for word, row in zip(new, rows, strict=True))
+        else:
+            self._known.update((word, self._slow_ids(text)) for word, text in zip(new, spaced, strict=True))
+
+    def _pieces(self, document: Document, words: Sequence[str]) -> Pieces:
+        cut = [self._known[word] for word in words]
+        unknown: tuple[int, ...] = ()
+        if not all(cut):
+            unknown = tuple(i for i, ids in enumerate(cut) if not ids)
+            cut = [ids or [self._stand_in(document, unknown)] for ids in cut]
+        before, after = len(self.before), len(self.after)
+        rows = np.array([*self.before, *chain.from_iterable(cut), *self.after], np.int32)
+        word = np.full(len(rows), -1, np.int32)
+        word[before : len(rows) - after] = np.repeat(np.arange(len(cut), dtype=np.int32), [len(ids) for ids in cut])
+        windows = plan(word, before, after, self.window, self.overlap)
+        return Pieces(document.key, rows, word, len(words), windows, unknown)
+
+    def _stand_in(self, document: Document, missing: tuple[int, ...]) -> int:
+        """The id that takes the place of words without pieces: unknown, else end of sequence, else padding."""
+        for name in ("unk_token_id", "eos_token_id", "pad_token_id"):
+            value = getattr(self.tokenizer, name, None)
+            if value is not None:
+                return int(value)
+        raise EncoderError(
+            f"{document.place or document.id}: words {missing[:5]} yield no piece, and {self.source} has no unknown, end"
+            " or padding piece to stand for them. Take these words out of the data."
+        )
+
+    def _slow_ids(self, text: str) -> list[int]:
+        return list(self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(text)))
+
+    def _ids(self, words: list[str] | str) -> list[int]:
+        """Pieces of a list of words or of a running text as the tokenizer itself cuts them, without special pieces."""
+        if self.fast:
+            listed = not isinstance(words, str)
+            return list(self._backend.encode(words, is_pretokenized=listed, add_special_tokens=False).ids)
+        return [i for text in ([words] if isinstance(words, str) else words) for i in self._slow_ids(text)]
+
+    def _leading_space(self) -> bool:
+        """Whether words of a list need a space before them to come out as in a running text.
+
+        A setting of a finished tokenizer tells nothing (case ALIGN-1), so it is shown pairs of words: the second word
+        of "the cat" must get the pieces that "cat" gets in a list, bare or with the space.
+        """
+        for lead in ("", " "):
+            if all(self._alike(lead, first, second) for first, second in PROBES):
+                return bool(lead)
+        raise EncoderError(
+            f"{self.source}: words given as a list get other pieces than in a running text: 'the cat' gives"
+            f" {self._ids('the cat')}, ['the', 'cat'] {self._ids(['the', 'cat'])}. A byte-level BPE tokenizer must be built"
+            " with the word-start space (add_prefix_space=True); setting the attribute afterwards does nothing."
+        )
+
+    def _alike(self, lead: str, first: str, second: str) -> bool:
+        alone, running = self._ids([lead + second]), self._ids(f"{first} {second}")
+        listed = self._ids([lead + first, lead + second])
+        tail = len(running) - len(alone)
+        return running[tail:] == alone and listed[len(listed) - len(alone) :] == alone and bool(alone)
+
+    def _template(self) -> tuple[list[int], list[int]]:
+        """Ids of the special pieces before and after one item."""
+        if not self.fast:
+            body = -1
+            ids = list(self.tokenizer.build_inputs_with_special_tokens([body]))
+            return ids[: ids.index(body)], ids[ids.index(body) + 1 :]
+        row = self._backend.encode(["a"], is_pretokenized=True)
+        inside = [i for i, special in enumerate(row.special_tokens_mask) if not special]
+        first, last = (inside[0], inside[-1] + 1) if inside else (len(row.ids), len(row.ids))
+        return list(row.ids[:first]), list(row.ids[last:])
+
+    def _refuse_unknown(self, items: Sequence[Sequence[str]]) -> None:
+        """Stops where nearly everything is lost: such a run would train on one and the same vector."""
+        if self.unknown is None:
+            return
+        spelled = {word for words in items for word in words if any(letter.isalpha() for letter in word)}
+        lost = sorted(word for word in spelled if set(self._known[word]) == {self.unknown})
+        if len(lost) > 1 and len(lost) >= 0.95 * len(spelled):
+            raise EncoderError(
+                f"{self.source}: {len(lost)} of {len(spelled)} different words came out as the unknown piece, for example"
+                f" {lost[:2]}. The vocabulary does not fit the data, or was not loaded; check the tokenizer files."
+            )

@@ -1,0 +1,178 @@
+"""A checkpoint by name or folder: the cheap handle that a store, a trainer or a server holds.
+
+Making one reads a small config; hashes are read when asked for, the tokenizer at the first cut, the weights at the first
+vector. Neither torch nor transformers is imported before the step that needs it.
+
+Axes: L views   T rows of an item   D width
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..errors import ConfigError, EncoderError
+from ..resolve import resolve
+from ..types import Document, Pieces, Spec
+from . import checkpoint
+
+if TYPE_CHECKING:
+    from .pieces import Cutter
+    from .stack import Stack
+
+__all__ = ["Pretrained"]
+
+log = logging.getLogger("encodeonce")
+
+
+class Pretrained:
+    """`name` is a folder with config.json, tokenizer files and safetensors weights, or a hub name.
+
+    `window` is the longest input in pieces, special ones included (default: what the model can hold); longer items are
+    cut into windows that share up to `overlap` pieces (default: window // 4). `compute` "bf16" multiplies in bf16 and
+    keeps norms and residuals in fp32. `batch_pieces` is the budget of one batch, padding included; it does not change
+    the vectors. Raises EncoderError for a folder that cannot be used, ConfigError for settings that cannot.
+    """
+
+    def __init__(
+        self,
+        name: str | Path,
+        *,
+        compute: Literal["fp32", "bf16"] = "fp32",
+        window: int | None = None,
+        overlap: int | None = None,
+        batch_pieces: int = 2048,
+    ) -> None:
+        if compute not in ("fp32", "bf16"):
+            raise ConfigError(f"compute={compute!r} must be 'fp32' or 'bf16'.")
+        if batch_pieces < 1:
+            raise ConfigError(f"batch_pieces={batch_pieces} must be at least 1.")
+        self.name, self.compute, self.batch_pieces = str(name), compute, batch_pieces
+        self.path, self.revision = checkpoint.locate(name)
+        self.config = checkpoint.read_config(self.path)
+        self.family = checkpoint.family_file(self.config, str(self.path))
+        self.n_blocks, self.width = checkpoint.n_blocks(self.config), checkpoint.width(self.config)
+        limit = checkpoint.usable_window(self.config, self._tokenizer_limit())
+        self.window = limit if window is None else window
+        if not 1 <= self.window <= limit:
+            raise ConfigError(f"window={window} must lie between 1 and {limit}, the pieces that {self.path} can hold.")
+        self.overlap = self.window // 4 if overlap is None else overlap
+        if not 0 <= self.overlap < self.window:
+            raise ConfigError(f"overlap={overlap} must be at least 0 and less than window={self.window}.")
+        self._hashed: tuple[Any, tuple[str, str, str]] | None = None
+        self._fast: Stack | None = None
+
+    def _tokenizer_limit(self) -> float:
+        path = self.path / "tokenizer_config.json"
+        return float(checkpoint.read_json(path).get("model_max_length") or 0) if path.is_file() else 0
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights have been read into memory."""
+        return self._fast is not None or "_plain" in self.__dict__
+
+    def layers(self, layers: str | int | Sequence[int] = "all") -> tuple[int, ...]:
+        """View numbers for "all", "last", N (the last N views) or a list; ConfigError for views that do not exist."""
+        views = self.n_blocks + 1
+        if isinstance(layers, str) and layers.isdigit():
+            layers = int(layers)
+        if layers == "all":
+            return tuple(range(views))
+        if layers == "last":
+            return (self.n_blocks,)
+        if isinstance(layers, str):
+            raise ConfigError(f"layers={layers!r} must be 'all', 'last', a number of last views or a list of views.")
+        if isinstance(layers, int):
+            if not 1 <= layers <= views:
+                raise ConfigError(f"layers={layers}: {self.path} has {views} views; ask for the last 1 to {views}.")
+            return tuple(range(views - layers, views))
+        chosen = tuple(sorted({int(layer) for layer in layers}))
+        if not chosen or chosen[0] < 0 or chosen[-1] > self.n_blocks:
+            raise ConfigError(
+                f"layers={list(layers)} must name views from 0 (embeddings) to {self.n_blocks} (last block)."
+            )
+        return chosen
+
+    def spec(self, layers: str | int | Sequence[int] = "all", dtype: str = "fp16") -> Spec:
+        """What would make the vectors: three hashes of files and the settings. Loads nothing.
+
+        Hashes are remembered while size, time and inode of the files stay the same. Raises EncoderError where weights
+        are missing or only there as a pickle.
+        """
+        stamp = checkpoint.stamps(self.path)
+        if self._hashed is None or self._hashed[0] != stamp:
+            config = checkpoint.read_config(self.path)
+            hashes = (
+                checkpoint.weights_hash(self.path),
+                checkpoint.config_hash(config),
+                checkpoint.tokenizer_hash(self.path),
+            )
+            self._hashed = (stamp, hashes)
+        weights, config_digest, tokenizer = self._hashed[1]
+        return Spec(
+            encoder=self.name,
+            revision=self.revision,
+            weights=weights,
+            config=config_digest,
+            tokenizer=tokenizer,
+            n_blocks=self.n_blocks,
+            width=self.width,
+            layers=self.layers(layers),
+            window=self.window,
+            overlap=self.overlap,
+            compute=self.compute,
+            dtype=dtype,
+        )
+
+    @cached_property
+    def _cutter(self) -> "Cutter":
+        from .pieces import Cutter, load_tokenizer
+
+        return Cutter(load_tokenizer(self.path), self.window, self.overlap, str(self.path))
+
+    def cut(self, documents: Sequence[Document]) -> list[Pieces]:
+        """Documents -> pieces with words and windows; needs the tokenizer only. See `Cutter`."""
+        return self._cutter(documents)
+
+    @cached_property
+    def _plain(self) -> "Stack":
+        return self._load()
+
+    def stack(self) -> "Stack":
+        """The frozen model as its family's `Encoder`, plain fp32, on the CPU; loaded once."""
+        return self._plain
+
+    def encode(
+        self, pieces: Sequence[Pieces], layers: str | int | Sequence[int] = "all"
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields `(i, views)` once for every item, views fp32 [L, T, D] of `pieces[i]`; longest items first.
+
+        The order depends on the lengths alone. Loads the model at the first item, on a GPU where there is one. Raises
+        EncoderError where the model itself gives inf or NaN.
+        """
+        import torch
+
+        from .encode import encode
+        from .frozen import quicken
+
+        chosen = self.layers(layers)
+        if not pieces:
+            return
+        if self._fast is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            self._fast = quicken(self._load().to(device), self.compute)
+        padding = int(self.config.get("pad_token_id") or 0)
+        yield from encode(self._fast, pieces, chosen, budget=self.batch_pieces, padding=padding)
+
+    def _load(self) -> "Stack":
+        """Weights from safetensors alone; a checkpoint that lacks a weight of its blocks is refused by name."""
+        checkpoint.weight_files(self.path)
+        stack = resolve("encoders", self.family).load(self.path)
+        if stack.window < self.window and stack.LIMITED:
+            raise EncoderError(
+                f"{self.path}: window={self.window}, but the loaded model holds {stack.window} pieces. Give window={stack.window}."
+            )
+        return stack

@@ -1,0 +1,178 @@
+"""A frozen encoder that can be entered and left anywhere: what all families share.
+
+A family file says where its blocks, its embeddings and its named slots are; everything else is here. The arithmetic is
+that of `transformers`: a family calls its modules one by one and adds nothing.
+
+Axes: B items of a batch   T pieces, padding included   D width   E width of the piece vectors (D in most families)
+H heads   S pieces as keys
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ..errors import ConfigError, EncoderError
+from ..types import Edit
+from .checkpoint import n_blocks, usable_window, width
+from .loading import load_model
+from .slots import edited
+
+__all__ = ["Stack", "additive", "distances", "ranks"]
+
+Mask = Bool[Tensor, "B T"] | Bool[Tensor, "B T T"] | None
+
+
+def ranks(mask: Bool[Tensor, "B T"] | Bool[Tensor, "B T T"]) -> Int[Tensor, "B T"]:
+    """The position of every piece: its rank among the real ones of its item, from 0 (spec L-04).
+
+    With a pairwise mask [B, query, key] a piece is real when some piece may read it. Padding gets the rank of the real
+    piece before it (0 where there is none), so that it always points into the position table.
+    """
+    real = mask if mask.dim() == 2 else mask.any(1)
+    return (real.long().cumsum(1) - 1).clamp(min=0)
+
+
+def distances(positions: Int[Tensor, "#B T"]) -> Int[Tensor, "#B T T"]:
+    """Position of the key minus position of the query."""
+    return positions[:, None, :] - positions[:, :, None]
+
+
+def additive(mask: Bool[Tensor, "B #T S"], dtype: torch.dtype) -> Float[Tensor, "B 1 #T S"]:
+    """0 where a query may read a key, the smallest number elsewhere.
+
+    A query that may read nothing (padding, under a pairwise mask) reads everything: its row means nothing, and is finite.
+    """
+    readable = mask | ~mask.any(-1, keepdim=True)
+    smallest = torch.finfo(dtype).min
+    return torch.zeros(readable.shape, dtype=dtype, device=mask.device).masked_fill_(~readable, smallest)[:, None]
+
+
+class Stack(nn.Module, ABC):
+    """Wraps a `transformers` model: in eval mode for ever, no parameter takes a gradient (spec A-17).
+
+    View 0 is `place(lookup(ids))`; `run` gives the view after each block. The view after the last block includes the
+    final norm in families that have one (spec A-01), every other cut is the raw residual stream (spec L-02).
+    """
+
+    SLOTS: ClassVar[Mapping[str, str]]
+    """Slot name -> path of the module inside a block whose output it is; "path/1" is the second third of that output."""
+    LIMITED: ClassVar[bool] = True
+    """Whether there is a longest input that the model can be given at all."""
+    AUTO: ClassVar[str] = "AutoModel"
+    """The `transformers` class that loads the family."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model: Any = model.requires_grad_(False)
+        super().train(False)
+        config = self.model.config.to_dict()
+        if config.get("is_decoder") or config.get("add_cross_attention"):
+            raise EncoderError("the config says is_decoder or add_cross_attention; only plain encoders can be stacked.")
+        self.n_blocks, self.width, self.window = n_blocks(config), width(config), usable_window(config)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Stack":
+        """The model in a local folder: safetensors only, none of its code run, fp32, nothing fetched.
+
+        Raises EncoderError where it cannot be read, or lacks a weight that the blocks need (a pooler may be missing).
+        """
+        return cls(load_model(cls.AUTO, folder))
+
+    def train(self, mode: bool = True) -> "Stack":
+        """Does nothing: stored vectors are those of eval mode, and must stay comparable (spec A-17)."""
+        return super().train(False)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names that `edit` is called with, once each in every block."""
+        return tuple(self.SLOTS)
+
+    @property
+    def source(self) -> str:
+        """Where the weights came from, for messages."""
+        return str(self.model.config.name_or_path or type(self.model).__name__)
+
+    @property
+    @abstractmethod
+    def blocks(self) -> Sequence[nn.Module]:
+        """The blocks in the order they run; a shared block stands in it once for every run."""
+
+    @abstractmethod
+    def embed(self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+        """View 0 of piece vectors at 0-based positions."""
+
+    def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
+        """What every block of one run is given beside its states; computed once a run."""
+        return {
+            "attention_mask": None
+            if mask is None
+            else additive(mask if mask.dim() == 3 else mask[:, None], states.dtype)
+        }
+
+    def block(self, index: int, states: Float[Tensor, "B T D"], context: dict[str, Any]) -> Float[Tensor, "B T D"]:
+        """The states after block `index`."""
+        return self.blocks[index](states, **context)
+
+    def finish(self, states: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """The last view from the last block's output."""
+        return states
+
+    def lookup(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
+        """Piece vectors, before positions."""
+        return self.model.get_input_embeddings()(ids)
+
+    def place(
+        self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """View 0. `positions` count from 0 in every family and default to 0 ... T-1; `ranks(mask)` leaves out padding.
+
+        Raises EncoderError where a position lies beyond the model's table.
+        """
+        if positions is None:
+            positions = torch.arange(vectors.shape[1], device=vectors.device)[None]
+        last = int(positions.max()) if positions.numel() else -1
+        if self.LIMITED and last >= self.window:
+            raise EncoderError(
+                f"{self.source}: position {last} asked for, but its table holds {self.window} pieces, special ones"
+                f" included (0 to {self.window - 1}). Cut the input into windows of at most {self.window}."
+            )
+        return self.embed(vectors, positions)
+
+    def run(
+        self,
+        states: Float[Tensor, "B T D"],
+        mask: Mask,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        positions: Int[Tensor, "#B T"] | None = None,
+        edit: Edit | None = None,
+    ) -> list[Float[Tensor, "B T D"]]:
+        """States before block `start` -> the states after each of the blocks start+1 ... stop.
+
+        `mask` is True for real pieces [B T], or for every query the keys it may read [B T T]; None: no padding.
+        `positions` count from 0 and default to each piece's rank among the real ones, so that padding anywhere is
+        invisible. `edit(block, slot, x, y)` sees block `start` as number `start`. Raises ConfigError for cuts outside
+        0 <= start <= stop <= n_blocks.
+        """
+        stop = self.n_blocks if stop is None else stop
+        if not 0 <= start <= stop <= self.n_blocks:
+            raise ConfigError(
+                f"start={start}, stop={stop} must satisfy 0 <= start <= stop <= {self.n_blocks} (n_blocks)."
+            )
+        if positions is None:
+            everywhere = torch.arange(states.shape[1], device=states.device)[None]
+            positions = everywhere if mask is None else ranks(mask)
+        context, views = self.context(states, mask, positions), []
+        for index in range(start, stop):
+            with edited(self.blocks[index], self.SLOTS, index, edit):
+                states = self.block(index, states, context)
+            views.append(states)
+        if views and stop == self.n_blocks:
+            views[-1] = self.finish(states)
+        return views
