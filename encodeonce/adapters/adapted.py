@@ -3,6 +3,8 @@
 Axes: L views   P rows   R chosen rows   D width
 """
 
+from collections.abc import Mapping
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from ..nn.mixing import mix
 from ..nn.packed import Packed
 from ..nn.tailor import Tailor
 from . import Adapter
+from ._authors import load_authors
 
 __all__ = ["Adapted"]
 
@@ -19,7 +22,8 @@ __all__ = ["Adapted"]
 class Adapted(Adapter):
     """out = G + T, the method; `residual=False` is out = T, Table 4's `agg_tailor`. Any number of views.
 
-    T holds G a second time, inside the tailor's own residual (A4). `drop_values` is A-04's switch.
+    T holds G a second time, inside the tailor's own residual (A4). `drop_values` is A-04's switch, `compute` the
+    number type of the wide matrix products (`nn.linear`).
     """
 
     def __init__(
@@ -30,11 +34,12 @@ class Adapted(Adapter):
         dropout: float = 0.1,
         residual: bool = True,
         drop_values: bool = True,
+        compute: str = "fp32",
     ) -> None:
         super().__init__()
         self.residual = residual
         self.attention = LayerAttention(width, key_width, n_heads)
-        self.tailor = Tailor(width, key_width, n_heads, dropout, drop_values)
+        self.tailor = Tailor(width, key_width, n_heads, dropout, drop_values, compute)
 
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """The chosen rows, fp32. All rows are aggregated, being keys and values; queries are the chosen rows only."""
@@ -48,3 +53,10 @@ class Adapted(Adapter):
         """A^T of the chosen rows: the aggregation's weights, before tailoring."""
         weights = self.attention(batch.layer_mean, batch.token_means, batch.item)
         return weights if rows is None else weights[rows]
+
+    def load_authors(self, checkpoint: Mapping[str, Tensor]) -> tuple[str, ...]:
+        """Take the tensors of a checkpoint in the authors' layout; returns the names left out, encoder and dead ones.
+
+        ConfigError names what is unknown, missing, left over or of another shape; then nothing has changed.
+        """
+        return load_authors(self, checkpoint)

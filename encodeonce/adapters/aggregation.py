@@ -3,6 +3,8 @@
 Axes: L views   P rows   R chosen rows   D width
 """
 
+from collections.abc import Mapping
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from ..nn.mixing import mix
 from ..nn.packed import Packed
 from ..nn.precision import at_least_fp32
 from . import Adapter
+from ._authors import load_authors
 
 __all__ = ["Aggregation"]
 
@@ -33,3 +36,10 @@ class Aggregation(Adapter):
             return self.attention(batch.layer_mean, batch.token_means, batch.item)
         layer_mean = at_least_fp32(batch.views[:, rows]).mean(0)
         return self.attention(layer_mean, batch.token_means, batch.item[rows])
+
+    def load_authors(self, checkpoint: Mapping[str, Tensor]) -> tuple[str, ...]:
+        """Take the tensors of a checkpoint in the authors' layout; returns the names left out, encoder and dead ones.
+
+        ConfigError names what is unknown, missing, left over or of another shape; then nothing has changed.
+        """
+        return load_authors(self, checkpoint)

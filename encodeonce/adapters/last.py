@@ -17,6 +17,9 @@ __all__ = ["Last"]
 class Last(Adapter):
     """out = B_L. Nothing is trained; the store needs the last view only."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """The last view of the chosen rows, fp32."""
         last = batch.views[-1]

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from ..errors import ConfigError
 from ..nn.dropout import Dropout
+from ..nn.linear import Linear
 from . import IGNORE, Head
 
 __all__ = ["Tagger"]
@@ -20,23 +21,29 @@ class Tagger(Head):
     """Dropout, Linear(D, D), tanh, Dropout, Linear(D, C).
 
     `reference=True` is the authors' demonstration head: Dropout, Linear(D, 256), Linear(256, C), no tanh.
+    `compute` is the number type of its matrix products (`nn.linear`).
     ConfigError where labels are missing or repeat.
     """
 
-    def __init__(self, width: int, labels: Sequence[str], dropout: float = 0.1, reference: bool = False) -> None:
+    def __init__(
+        self,
+        width: int,
+        labels: Sequence[str],
+        dropout: float = 0.1,
+        reference: bool = False,
+        compute: str = "fp32",
+    ) -> None:
         super().__init__()
         repeated = sorted({label for label in labels if list(labels).count(label) > 1})
         if not labels or repeated:
-            raise ConfigError(
-                f"a tagger needs labels, each once; {'there is none' if not labels else f'repeated: {repeated}'}."
-            )
+            seen = f"repeated: {repeated}" if repeated else "there is none"
+            raise ConfigError(f"a tagger needs at least one label and each once; {seen}.")
         self.labels = tuple(labels)
-        if reference:
-            self.layers = nn.Sequential(Dropout(dropout), nn.Linear(width, 256), nn.Linear(256, len(labels)))
-        else:
-            self.layers = nn.Sequential(
-                Dropout(dropout), nn.Linear(width, width), nn.Tanh(), Dropout(dropout), nn.Linear(width, len(labels))
-            )
+        wide = 256 if reference else width
+        layers: list[nn.Module] = [Dropout(dropout), Linear(width, wide, compute)]
+        if not reference:
+            layers += [nn.Tanh(), Dropout(dropout)]
+        self.layers = nn.Sequential(*layers, Linear(wide, len(labels), compute))
 
     def forward(self, vectors: Float[Tensor, "R D"]) -> Float[Tensor, "R C"]:
         """A logit for every label."""

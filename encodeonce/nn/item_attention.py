@@ -19,8 +19,8 @@ __all__ = ["ItemAttention"]
 class ItemAttention(nn.Module):
     """Row r becomes the weighted sum of its item's rows, weights averaged over heads after the softmax.
 
-    Query and key share the reducer (width to key width, Xavier uniform) and have projections of their own within the key
-    width; there is no value and no output projection (A-06).
+    Query and key share the reducer (width to key width, Xavier uniform) and have one projection each inside it;
+    there is no value and no output projection (A-06).
     """
 
     def __init__(self, width: int, key_width: int = 16, n_heads: int = 2) -> None:

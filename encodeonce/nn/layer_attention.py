@@ -17,10 +17,10 @@ __all__ = ["LayerAttention"]
 class LayerAttention(nn.Module):
     """Row r reads view i with weight `mean over heads of softmax_i(<q_r, k_i> / sqrt(W))`.
 
-    q_r is the doubly projected mean over the views of row r, k_i the doubly projected mean over the item's rows of view i.
-    The paper feeds D x K matrices to a multi-head attention; as in the authors' code that attention has K x K projections of
-    its own (A13, row 3). Its value and output projections never reach the result and do not exist here (A-06). Both key
-    biases add one number to all views before the softmax, hence change nothing; they are kept for the parameter count.
+    q_r is the mean over the views of row r and k_i the mean over the item's rows of view i, both projected twice: the
+    paper feeds D x K matrices to a multi-head attention, and that has K x K projections of its own (A13, row 3). Its
+    value and output projections never reach the result and do not exist here (A-06). Both key biases add one number to
+    all views before the softmax, hence change nothing; they are kept for the parameter count.
     """
 
     def __init__(self, width: int, key_width: int = 16, n_heads: int = 2) -> None:

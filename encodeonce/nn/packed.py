@@ -59,6 +59,6 @@ class Packed:
         return segment_means(self.views, self.lengths).transpose(0, 1)
 
     @classmethod
-    def of(cls, items: Sequence[Float[Tensor, "L T D"]]) -> "Packed":
-        """Lay items [L, T, D] of any lengths end to end."""
+    def of(cls, items: Sequence[Float[Tensor, "L _ D"]]) -> "Packed":
+        """Lay items [L, T, D], each of its own length T, end to end."""
         return cls(torch.cat(list(items), dim=1), tuple(item.shape[1] for item in items))

@@ -18,7 +18,7 @@ def check_heads(key_width: int, n_heads: int) -> None:
     """ConfigError unless the key width divides into `n_heads` equal heads."""
     if n_heads < 1 or key_width < 1 or key_width % n_heads:
         raise ConfigError(
-            f"key_width={key_width} cannot be cut into n_heads={n_heads} equal heads; choose a multiple, such as 16 and 2."
+            f"key_width={key_width} cannot be cut into n_heads={n_heads} equal heads; use, for example, 16 and 2."
         )
 
 

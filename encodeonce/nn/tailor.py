@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from .dropout import Dropout
 from .item_attention import ItemAttention
 from .item_blocks import ItemBlocks
+from .linear import Linear
 
 __all__ = ["Tailor"]
 
@@ -19,15 +20,22 @@ class Tailor(nn.Module):
 
     The paper multiplies the map with R undropped; the authors' code with the dropped one, and its scores were made so.
     `drop_values=True` follows the code (A-04); in eval mode the two are one. LayerNorm's eps is 1e-12.
+    `compute` is the number type of the wide matrix product (`nn.linear`).
     """
 
     def __init__(
-        self, width: int, key_width: int = 16, n_heads: int = 2, dropout: float = 0.1, drop_values: bool = True
+        self,
+        width: int,
+        key_width: int = 16,
+        n_heads: int = 2,
+        dropout: float = 0.1,
+        drop_values: bool = True,
+        compute: str = "fp32",
     ) -> None:
         super().__init__()
         self.drop_values = drop_values
         self.norm = nn.LayerNorm(width, eps=1e-12)
-        self.feed = nn.Linear(width, width)
+        self.feed = Linear(width, width, compute)
         self.dropout = Dropout(dropout)
         self.attention = ItemAttention(width, key_width, n_heads)
 

@@ -1,0 +1,56 @@
+"""A linear map whose products may run in bf16, with fp32 weights, sums, input and output.
+
+Axes: N rows   I input width   O output width
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..errors import ConfigError
+
+__all__ = ["COMPUTE", "Linear", "fastest_compute"]
+
+COMPUTE = ("fp32", "bf16")
+"""Number types of matrix products; weights, gradients and optimiser states are fp32 in both."""
+
+
+def fastest_compute() -> str:
+    """What to choose here: bf16 where the processor has matrix units for it (AMX), about eight times faster there."""
+    tiles = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return "bf16" if tiles is not None and tiles() else "fp32"
+
+
+class _Bf16Linear(torch.autograd.Function):
+    """x W^T + b with bf16 operands: each of the three products of a training step reads rounded copies."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        x16, weight16 = x.bfloat16(), weight.bfloat16()
+        ctx.save_for_backward(x16, weight16)
+        return torch.mm(x16, weight16.T).float().add_(bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x16, weight16 = ctx.saved_tensors
+        slope16 = gradients[0].bfloat16()
+        to_x = torch.mm(slope16, weight16).float() if ctx.needs_input_grad[0] else None
+        return to_x, torch.mm(slope16.T, x16).float(), gradients[0].sum(0)
+
+
+class Linear(nn.Linear):
+    """torch's Linear with its initialisation; `compute="bf16"` rounds the operands of its matrix products to bf16."""
+
+    def __init__(self, in_width: int, out_width: int, compute: str = "fp32") -> None:
+        super().__init__(in_width, out_width)
+        if compute not in COMPUTE:
+            raise ConfigError(f"compute={compute!r} is unknown. There is: {', '.join(COMPUTE)}.")
+        self.compute = compute
+
+    def forward(self, x: Float[Tensor, "N I"]) -> Float[Tensor, "N O"]:
+        """x W^T + b."""
+        if self.compute == "bf16":
+            return _Bf16Linear.apply(x, self.weight, self.bias)
+        return super().forward(x)
