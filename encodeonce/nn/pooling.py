@@ -5,7 +5,6 @@ Axes: T rows of one item   P rows of a packed batch   R chosen rows   W words of
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -35,7 +34,7 @@ class WordRows:
         return vectors if len(self.counts) == len(self.rows) else segment_means(vectors, self.counts)
 
 
-def rows_of_words(words: Sequence[np.ndarray], which: Literal["first", "last", "mean"]) -> WordRows:
+def rows_of_words(words: Sequence[np.ndarray], which: str) -> WordRows:
     """Rows of a batch's words, given each item's int [T] array of word numbers (−1: a row of no word).
 
     Every word 0 ... n−1 must have rows, neighbours and in order; ConfigError names the item where that does not hold.

@@ -78,25 +78,25 @@ def test_the_whole_adapter_equals_the_equations_in_numpy(batch: Packed) -> None:
         np.testing.assert_allclose(out[rows].detach(), expected[2], atol=2e-5, rtol=1e-5)
 
 
-def test_CA1_layer_weights_sum_to_one(batch: Packed) -> None:
+def test_ca1_layer_weights_sum_to_one(batch: Packed) -> None:
     weights = trained_like(Aggregation(WIDTH)).layer_weights(batch)
     assert (weights >= 0).all()
     close(weights.sum(1), torch.ones(sum(LENGTHS)), 1e-6)
 
 
-def test_CA2_zero_queries_give_the_layer_mean(batch: Packed) -> None:
+def test_ca2_zero_queries_give_the_layer_mean(batch: Packed) -> None:
     adapter = trained_like(Aggregation(WIDTH))
     for parameter in adapter.attention.query.parameters():
         nn.init.zeros_(parameter)
     close(adapter(batch), batch.views.mean(0))
 
 
-def test_CA3_identical_layers_give_that_layer(batch: Packed) -> None:
+def test_ca3_identical_layers_give_that_layer(batch: Packed) -> None:
     one = batch.views[:1].expand(N_VIEWS, -1, -1)
     close(trained_like(Aggregation(WIDTH))(Packed(one, LENGTHS)), one[0])
 
 
-def test_CA4_key_biases_change_nothing(batch: Packed) -> None:
+def test_ca4_key_biases_change_nothing(batch: Packed) -> None:
     adapter = trained_like(Aggregation(WIDTH))
     before = adapter(batch)
     nn.init.normal_(adapter.attention.key.reduce.bias, std=3)
@@ -104,21 +104,21 @@ def test_CA4_key_biases_change_nothing(batch: Packed) -> None:
     close(adapter(batch), before, 5e-6)
 
 
-def test_CA5_layer_permutation(batch: Packed) -> None:
+def test_ca5_layer_permutation(batch: Packed) -> None:
     adapter, order = trained_like(Aggregation(WIDTH)), torch.tensor([3, 0, 4, 2, 1])
     moved = Packed(batch.views[order], LENGTHS)
     close(adapter(moved), adapter(batch), 2e-6)
     close(adapter.layer_weights(moved), adapter.layer_weights(batch)[:, order], 2e-6)
 
 
-def test_CA6_token_permutation_within_items(batch: Packed) -> None:
+def test_ca6_token_permutation_within_items(batch: Packed) -> None:
     adapter = trained_like(Adapted(WIDTH))
     pieces = zip(batch.starts, LENGTHS, strict=True)
     order = torch.cat([start + torch.randperm(length) for start, length in pieces])
     close(adapter(Packed(batch.views[:, order], LENGTHS)), adapter(batch)[order], 5e-6)
 
 
-def test_CA7_packed_equals_padded_and_padding_is_invisible(batch: Packed) -> None:
+def test_ca7_packed_equals_padded_and_padding_is_invisible(batch: Packed) -> None:
     """The padded textbook form, pads filled with noise, gives the same real rows; see also test_shared."""
     adapter = trained_like(Adapted(WIDTH))
     expected = textbook_rows(adapter, batch, pad_noise=1.0)
@@ -126,13 +126,13 @@ def test_CA7_packed_equals_padded_and_padding_is_invisible(batch: Packed) -> Non
     close(textbook_rows(adapter, batch, pad_noise=9.0), expected, 5e-6)
 
 
-def test_CA8_convexity(batch: Packed) -> None:
+def test_ca8_convexity(batch: Packed) -> None:
     mixed = trained_like(Aggregation(WIDTH))(batch)
     assert (mixed >= batch.views.amin(0) - 1e-6).all()
     assert (mixed <= batch.views.amax(0) + 1e-6).all()
 
 
-def test_CA9_linear(batch: Packed) -> None:
+def test_ca9_linear(batch: Packed) -> None:
     adapter = Linear(N_VIEWS)
     close(adapter(batch), batch.views.mean(0))
     for view in range(N_VIEWS):
@@ -143,7 +143,7 @@ def test_CA9_linear(batch: Packed) -> None:
     close(adapter(batch), -2 * Last()(batch))
 
 
-def test_CA10_fusion_starts_at_the_layer_mean(batch: Packed) -> None:
+def test_ca10_fusion_starts_at_the_layer_mean(batch: Packed) -> None:
     close(Fusion(WIDTH, N_VIEWS)(batch), batch.views.mean(0))
 
 
@@ -169,7 +169,7 @@ def test_fusion_of_the_authors(batch: Packed) -> None:
     close(adapter.layer_weights(batch), weights)
 
 
-def test_CA11_tailor_without_weights_is_the_item_mean(batch: Packed) -> None:
+def test_ca11_tailor_without_weights_is_the_item_mean(batch: Packed) -> None:
     adapter = trained_like(Adapted(WIDTH))
     tailor = adapter.tailor
     for layer in (tailor.feed, tailor.attention.reduce):
@@ -182,7 +182,7 @@ def test_CA11_tailor_without_weights_is_the_item_mean(batch: Packed) -> None:
     close(adapter(batch), mixed + means)
 
 
-def test_CA12_adapted_is_agg_plus_agg_tailor(batch: Packed) -> None:
+def test_ca12_adapted_is_agg_plus_agg_tailor(batch: Packed) -> None:
     adapted = trained_like(Adapted(WIDTH))
     tailored = Adapted(WIDTH, residual=False).eval()
     tailored.load_state_dict(adapted.state_dict())
@@ -192,7 +192,7 @@ def test_CA12_adapted_is_agg_plus_agg_tailor(batch: Packed) -> None:
 
 
 @pytest.mark.parametrize(("width", "count"), [(384, 168_176), (768, 630_128), (1024, 1_101_936), (1280, 1_704_816)])
-def test_CA13_parameter_counts(width: int, count: int) -> None:
+def test_ca13_parameter_counts(width: int, count: int) -> None:
     """A5's totals without the dead tensors; the aggregator's with its 544 dead ones is the table's column."""
     adapted, aggregation = Adapted(width), Aggregation(width)
     assert sum(p.numel() for p in adapted.parameters()) == count
@@ -209,7 +209,7 @@ def test_CA13_parameter_counts(width: int, count: int) -> None:
     assert sum(p.numel() for p in Linear(7).parameters()) == 8
 
 
-def test_CA13_initialisation_is_the_authors() -> None:
+def test_ca13_initialisation_is_the_authors() -> None:
     adapter = Adapted(384)
     attention, tailor = adapter.attention, adapter.tailor
     for projection, bound in (
@@ -283,7 +283,7 @@ def authors_layout(adapter: Adapted) -> dict[str, torch.Tensor]:
     return theirs
 
 
-def test_CA16_equals_torch_multihead_attention(batch: Packed) -> None:
+def test_ca16_equals_torch_multihead_attention(batch: Packed) -> None:
     """Weights averaged over heads, both blocks, through `nn.MultiheadAttention(need_weights=True)`."""
     adapter = trained_like(Adapted(WIDTH))
     close(adapter(batch), textbook_rows(adapter, batch, pad_noise=0.0), 5e-6)

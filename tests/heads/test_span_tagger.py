@@ -25,4 +25,4 @@ def test_a_label_of_another_form_is_named() -> None:
 def test_where_no_sequence_is_well_formed_the_fewest_breaks_win() -> None:
     head = SpanTagger(4, ("B-x", "E-x"))
     assert head.decode(torch.tensor([[5.0, 0.0]]), (1,)) == [("B-x",)]
-    assert head.decode(torch.tensor([[5.0, 0], [5, 0], [5, 0]]), (3,)) == [("B-x", "B-x", "E-x")]
+    assert head.decode(torch.tensor([[5.0, 0], [5, 0], [0, 0]]), (3,)) == [("B-x", "B-x", "E-x")]

@@ -34,7 +34,7 @@ def test_dropout_acts_in_training_only() -> None:
 def test_bad_settings_are_named() -> None:
     with pytest.raises(ConfigError, match=r"dropout=1.0 must lie in \[0, 1\)"):
         Tagger(4, ("a",), dropout=1.0)
-    with pytest.raises(ConfigError, match="compute='fp8' is unknown. There is: fp32, bf16"):
+    with pytest.raises(ConfigError, match=r"compute='fp8' is unknown\. There is: fp32, bf16"):
         Tagger(4, ("a",), compute="fp8")
 
 

@@ -53,7 +53,7 @@ def test_an_item_without_words_and_an_empty_batch() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(ConfigError, match="pooling 'max' is unknown. There is: 'first', 'last', 'mean'"):
+    with pytest.raises(ConfigError, match=r"pooling 'max' is unknown\. There is: 'first', 'last', 'mean'"):
         rows_of_words(WORDS, "max")
     for bad in ([0, 2], [1, 0], [0, 1, 0]):
         with pytest.raises(ConfigError, match="item 1 of the batch"):
