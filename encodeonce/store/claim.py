@@ -1,13 +1,14 @@
-"""The right to write one file: an advisory lock on the temporary file itself, which the kernel drops when its holder dies.
+"""The right to write one file: an advisory lock on the temporary file itself, which the kernel drops with its holder.
 
-No lock file is ever left behind, so nothing has to be judged stale. Where there is no `fcntl` (Windows), or the file system
-does not lock, every writer takes a temporary name of its own: two writers may then do the same work, and the later rename
-replaces a file by an equal one.
+No lock file is ever left behind, so nothing has to be judged stale. Where there is no `fcntl` (Windows), or the file
+system does not lock, every writer takes a temporary name of its own: two writers may then do the same work, and the
+later rename replaces a file by an equal one.
 """
 
 import errno
 import io
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,9 +122,9 @@ def room_for(path: Path, nbytes: int, what: str) -> Iterator[None]:
         if problem.errno not in NO_ROOM:
             raise
         raise StoreFull(
-            f"{what} needs {nbytes:,} bytes and could not be written to {path.parent}: {problem.strerror}. Nothing unfinished "
-            "was kept; what was finished before is whole. Free space (or raise the file size limit) and run the same again: "
-            "it goes on from here."
+            f"{what} needs {nbytes:,} bytes and could not be written to {path.parent}: {problem.strerror} "
+            f"({shutil.disk_usage(path.parent).free:,} bytes free). Nothing unfinished was kept; what was finished "
+            "before is whole. Free space (or raise the file size limit) and run the same again: it goes on from here."
         ) from None
 
 

@@ -9,7 +9,7 @@ A shard is an ordinary safetensors file; its header is padded with spaces so tha
 
     states       [R*L, D]  item i is the rows offsets[i]*L : offsets[i+1]*L, seen as [L, T, D]
     offsets      int64  [N+1]      in rows of T
-    xxh3         uint64 [N, L+1]   one hash for every (item, layer): its states, then its scales; the last one is of `word`
+    xxh3         uint64 [N, L+1]   a hash for every (item, layer): its states, then its scales; the last is of `word`
     keys         uint8  [N, 32]    SHA-256 of what the encoder was shown
     channel_rms  fp32   [L, D]     int8 only
     word         int32  [R]        word of each row, -1 for special pieces
@@ -88,7 +88,7 @@ def sealed(values: Mapping[str, Any]) -> bytes:
 def parse_sealed(path: Path) -> dict[str, Any]:
     """The values `sealed` wrote at `path`.
 
-    Raises CorruptStore where a single byte differs from what was written, StoreError where another format version wrote it.
+    Raises CorruptStore where a single byte differs from what was written, StoreError where another version wrote it.
     """
     raw = path.read_bytes()
     try:
@@ -120,7 +120,8 @@ class Array:
 class Layout:
     """Where everything is in a shard of `items` items and `rows` rows: fixed by these two numbers and the Spec alone.
 
-    So a writer knows every byte's place before it starts, may write items in any order, and a reader compares the whole header.
+    So a writer knows every byte's place before it starts and may write items in any order, and a reader compares the
+    whole header with the one there must be.
     """
 
     header: bytes
@@ -173,7 +174,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path, name: str, spec: Spec) -> "Manifest":
-        """The manifest of shard `name`. Raises CorruptStore naming the file where it was changed or fits no such store."""
+        """The manifest of shard `name`. Raises CorruptStore naming the file where it is not as written."""
         path = folder / f"{name}.json"
         values = parse_sealed(path)
         values.pop("format")
@@ -200,7 +201,7 @@ def item_bytes(spec: Spec, rows: int) -> int:
 
 
 def estimate(spec: Spec, rows: int, items: int, shard_bytes: int = SHARD_BYTES) -> int:
-    """Bytes on disk of `items` items with `rows` rows in all, headers and manifests included; within 1 % of what is written."""
+    """Bytes on disk of `items` items with `rows` rows in all, headers and manifests included; within 1 %."""
     if items == 0:
         return 0
     total = item_bytes(spec, rows) + (items - 1) * item_bytes(spec, 0)

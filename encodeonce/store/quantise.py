@@ -1,9 +1,9 @@
 """From fp32 states to the stored type and back.
 
 fp16, bf16  rounding to nearest; a value the type cannot hold is refused, not made inf.
-int8        x / rms_c, where rms_c is the root mean square of (layer, channel) over the shard's first rows, clamped to 1 % of
-            the layer's median channel; then one fp16 scale s for each (layer, row), the absolute maximum / 127 rounded up:
-            x ~ q * s * rms_c. Dividing first keeps outlier channels from taking the whole range of their row.
+int8        x / rms_c, where rms_c is the root mean square of (layer, channel) over the shard's first rows, clamped to
+            1 % of the layer's median channel; then one fp16 scale s for each (layer, row), the absolute maximum / 127
+            rounded up: x ~ q * s * rms_c. Dividing first keeps outlier channels from taking the range of their row.
 
 Axes: L layers   T rows of one item   D width
 """
@@ -36,7 +36,7 @@ def refuse_non_finite(states: Float[Tensor, "L T D"], dtype: str, layers: tuple[
     if np.isfinite(value):
         way_out = "Store it as bf16 or fp32 (dtype='bf16')."
     else:
-        way_out = "The encoder itself gave it: run it in fp32 (compute='fp32') or bf16, and store as bf16 or fp32 where values are large."
+        way_out = "The encoder itself gave it: run it in fp32 (compute='fp32') or bf16 and store bf16 or fp32."
     raise NonFinite(
         f"{where}: layer {layers[layer]}, row {row}, channel {channel} is {value:g}; {dtype} holds finite values up to "
         f"{limit:g}. Nothing of this shard was stored. {way_out}"
@@ -44,7 +44,7 @@ def refuse_non_finite(states: Float[Tensor, "L T D"], dtype: str, layers: tuple[
 
 
 def calibrate(items: list[Float[Tensor, "L T D"]]) -> Float[Tensor, "L D"]:
-    """Root mean square of every (layer, channel) over all rows of `items`, clamped to 1 % of the layer's median channel."""
+    """Root mean square of every (layer, channel) over all rows, clamped to 1 % of the layer's median channel."""
     rows = sum(item.shape[1] for item in items)
     squares = torch.stack([item.double().square().sum(1) for item in items]).sum(0)
     rms = (squares / rows).sqrt().float()
@@ -66,8 +66,8 @@ def quantise(
     scales = torch.where(scales.float() < exact, (scales.view(torch.int16) + 1).view(torch.float16), scales)
     if not bool(scales.isfinite().all()):
         raise NonFinite(
-            f"{where}: a row is {float(exact.max()) * 127:g} times its channels' usual size, beyond what an int8 scale holds. "
-            "Nothing of this shard was stored. Store it as bf16 or fp32 (dtype='bf16')."
+            f"{where}: a row is {float(exact.max()) * 127:g} times its channels' usual size, beyond what an int8 scale "
+            "holds. Nothing of this shard was stored. Store it as bf16 or fp32 (dtype='bf16')."
         )
     divisor = torch.where(scales > 0, scales, torch.ones_like(scales)).float()
     return (standard / divisor[..., None]).round_().clamp_(-127, 127).to(torch.int8), scales

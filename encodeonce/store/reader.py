@@ -49,7 +49,7 @@ class Store:
 
         `verify` says when the hash of what is read is checked: the first time after opening, always, or never.
         A store that holds more layers than `spec.layers` is fine; `batch` and `get` then read those asked for.
-        Raises SpecMismatch naming every difference, CorruptStore naming the file, StoreError for anything that is no store.
+        Raises SpecMismatch naming every difference, CorruptStore naming the file, StoreError for what is no store.
         """
         folder = Path(path)
         if verify not in ("first", "always", "never"):
@@ -134,7 +134,7 @@ class Store:
         dtype: torch.dtype | None = torch.float32,
         out: Tensor | None = None,
     ) -> Packed:
-        """Items at `index`, end to end, as views [l, P, D] of `layers` (ascending; None: those the store was opened for).
+        """Items at `index`, end to end, as views [l, P, D] of `layers` (ascending; None: those `open` was asked for).
 
         `dtype` None keeps the stored type (int8 has no meaning without its scales: it comes as fp32).
         `out` is memory to reuse: contiguous, of that dtype, with at least l*P*D numbers; the result lies in it.
@@ -170,9 +170,9 @@ class Store:
     ) -> FillReport:
         """Encode what is missing. Where nothing is, `source` is not touched.
 
-        `max_bytes` caps the whole store. `progress(rows done, rows in all)` is called after each item. `part=(i, n)` writes
-        only every n-th shard, from the i-th, of those that all `documents` make together: n jobs with the same documents
-        and i = 0 ... n-1 fill one store. Raises StoreFull, NonFinite, StoreError; finished shards stay in every case.
+        `max_bytes` caps the whole store. `progress(rows done, rows in all)` is called after each item. `part=(i, n)`
+        writes only every n-th shard, from the i-th, of those that all `documents` make together: n jobs with the same
+        documents and i = 0 ... n-1 fill one store. Raises StoreFull, NonFinite, StoreError; finished shards stay.
         """
         check_part(part)
         if shard_bytes < 1:
@@ -208,8 +208,8 @@ class Store:
     ) -> list[Job]:
         """The shards of this part.
 
-        Alone, the missing items are cut into shards. In parts, all documents are, stored or not, and each shard then keeps its
-        missing items: so the shards' numbers do not depend on how far the other parts are.
+        Alone, the missing items are cut into shards. In parts, all documents are, stored or not, and each shard then
+        keeps its missing items: so the shards' numbers do not depend on how far the other parts are.
         """
         index, count = part
         if count == 1:
@@ -335,7 +335,7 @@ def compare(folder: Path, stored: Spec, asked: Spec) -> tuple[int, ...]:
     if differences:
         lines = "\n".join(f"  {line}" for line in differences)
         raise SpecMismatch(
-            f"{folder} was made by something else (here: what you ask for; there: the store, made by {stored.encoder}):\n"
+            f"{folder} was made by something else (here: what you ask for; there: the store, by {stored.encoder}):\n"
             f"{lines}\nAsk for what the store holds, or encode into another folder."
         )
     return asked.layers

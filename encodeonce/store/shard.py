@@ -24,7 +24,7 @@ NEXT_STEP = "Delete this file and its .json and run the encoding again: only its
 
 
 class Mapping:
-    """The bytes of a shard as arrays over one private mapping; nothing is copied. It lives as long as any view of it."""
+    """The bytes of a shard as arrays over one private mapping, without a copy. It lives as long as any view of it."""
 
     def __init__(self, path: Path, layout: Layout, dtype: str) -> None:
         with path.open("rb") as file:

@@ -34,7 +34,7 @@ def ls(path: PathLike) -> list[dict[str, Any]]:
 
 
 def info(path: PathLike) -> dict[str, Any]:
-    """What `store info` shows. `bytes` is everything in the folder, `unfinished` the leftovers that `gc` could remove."""
+    """What `store info` shows. `bytes` is everything in the folder, `unfinished` the leftovers `gc` would remove."""
     store = Store.open(path, verify="never")
     shards, spec = ls(path), store.spec
     rows = sum(shard["rows"] for shard in shards)
@@ -95,7 +95,7 @@ def damage(shard: Shard) -> list[str]:
 def gc(path: PathLike, *, max_bytes: int | None = None, dry_run: bool = False) -> list[str]:
     """Remove what nobody reads; returns the names of the files removed (or, with `dry_run`, that would be).
 
-    That is: temporary files and data without a manifest whose writer is dead, and shards all of whose items are in others.
+    That is: temporary files and data without a manifest whose writer is dead, and shards whose items all are in others.
     With `max_bytes`, whole shards go too, the oldest first, until the folder is no larger.
     """
     folder, spec = existing(path)

@@ -1,10 +1,10 @@
 """Filling a store: plan shards, claim each, encode what is missing, make it visible at once.
 
-A shard becomes visible in three steps: its data under a temporary name, fsync and rename, then its manifest in the same way.
-Killed anywhere, a writer leaves at most a temporary file, or data without a manifest, which nobody reads.
+A shard becomes visible in three steps: its data under a temporary name, fsync and rename, then its manifest in the
+same way. Killed anywhere, a writer leaves at most a temporary file, or data without a manifest, which nobody reads.
 
-Shards are planned greedily over the missing items in their given order, and a shard closes with the item that fills it. So its
-bounds follow from its own items alone, and whoever resumes plans the same shards under the same names.
+Shards are planned greedily over the missing items in their given order, and a shard closes with the item that fills it.
+So its bounds follow from its own items alone, and whoever resumes plans the same shards under the same names.
 
 Axes: N items of a shard   R their rows   T rows of one item   L stored layers   D width
 """
@@ -240,7 +240,7 @@ class ShardWriter:
             due = (len(self.spec.layers), len(item.pieces), self.spec.width)
             if states.shape != due or states.dtype != np.float32 or position not in missing:
                 raise StoreError(
-                    f"{item.where}: the encoder gave {states.dtype} {states.shape}, expected float32 {due} once for every item."
+                    f"{item.where}: the encoder gave {states.dtype} {states.shape}; it must give float32 {due}, once."
                 )
             missing.remove(position)
             block = torch.from_numpy(np.ascontiguousarray(states))
