@@ -1,1 +1,54 @@
+"""The one loop. It knows of a method what `Trainee` says, and of a task what `Scorer` says."""
 
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from torch import Tensor, nn
+
+__all__ = ["Scorer", "SplitExamples", "Trainee"]
+
+
+@runtime_checkable
+class SplitExamples(Sized, Protocol):
+    """The examples of a split, made by the method."""
+
+    @property
+    def gold(self) -> Mapping[str, Sequence[Any]]:
+        """Task name -> gold of each example."""
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a resumed run compares: name -> value or hash."""
+
+
+@runtime_checkable
+class Trainee(Protocol):
+    """A method whose tasks are trained side by side: each has its own parameters, loss and best epoch."""
+
+    def modules_of(self) -> dict[str, nn.Module]:
+        """Task name -> what it trains. No parameter belongs to two tasks."""
+
+    def losses(self, batch: Any, names: Collection[str]) -> dict[str, Tensor]:
+        """A scalar to go down for each of these tasks."""
+
+    def predict(self, batch: Any) -> list[dict[str, Any]]:
+        """For each example of the batch, in order, a prediction a task."""
+
+    def batches(self, examples: Any, *, size: int, order: np.random.Generator | None) -> Iterator[Any]:
+        """All examples once. The order is drawn before the first batch and from nothing but `order`."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Dropout on."""
+
+    def eval(self) -> Any:
+        """Dropout off."""
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """How a task's predictions are scored; `metric` is the score that chooses between epochs, higher is better."""
+
+    metric: ClassVar[str]
+
+    def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float | None]:
+        """Scores by name; None where undefined."""

@@ -1,0 +1,191 @@
+"""What a pass over a corpus needs beside the states, read once and kept as arrays: nothing is looked up per step.
+
+Axes: N items   T rows of one item (pieces)   W words of all items, end to end   P rows of all items, end to end
+"""
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ...errors import DataError, StoreError
+from ...heads import IGNORE
+from ...nn.packed import Packed
+from ...types import Document, Spec
+
+__all__ = ["Examples", "Source", "TokenTask", "WordTable"]
+
+log = logging.getLogger("encodeonce")
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where the states are read: a store, or a store with a live encoder behind it."""
+
+    spec: Spec
+
+    def index(self, keys: Sequence[str]) -> np.ndarray:
+        """Int64 [N] of the items with these keys; NotStored where one is missing."""
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        """Number of rows T of each item."""
+
+    def word(self, position: int) -> np.ndarray:
+        """Int32 [T]: the word of each row, -1 for a special piece."""
+
+    def batch(
+        self,
+        index: np.ndarray,
+        layers: Sequence[int] | None = None,
+        *,
+        dtype: torch.dtype | None = torch.float32,
+        out: Tensor | None = None,
+    ) -> Packed:
+        """The items' views; into `out` [L, P, D] where it is given."""
+
+    def prefetch(self, index: np.ndarray, layers: Sequence[int] | None = None) -> None:
+        """A hint that these items are read next."""
+
+
+@runtime_checkable
+class TokenTask(Protocol):
+    """What this method knows of a task that labels words. See `tasks.Task`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def head(self) -> str: ...
+    @property
+    def head_options(self) -> dict[str, Any]: ...
+    @property
+    def piece(self) -> str: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    def gold(self, documents: Sequence[Document]) -> list[tuple[str, ...]]: ...
+    def ids(self, gold: tuple[str, ...]) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """For every word of every item its first, last and all rows, counted from the item's own first row."""
+
+    first: Int[np.ndarray, " W"]
+    last: Int[np.ndarray, " W"]
+    pieces: Int[np.ndarray, " P"]
+    pieces_of_word: Int[np.ndarray, " W"]
+    words_of_item: Int[np.ndarray, " N"]
+    pieces_of_item: Int[np.ndarray, " N"]
+
+    @cached_property
+    def word_ends(self) -> Int[np.ndarray, " N"]:
+        """Where each item's words end in the arrays of words."""
+        return np.cumsum(self.words_of_item)
+
+    @cached_property
+    def piece_ends(self) -> Int[np.ndarray, " N"]:
+        """Where each item's pieces end in `pieces`."""
+        return np.cumsum(self.pieces_of_item)
+
+    @classmethod
+    def of(cls, words: Sequence[np.ndarray]) -> "WordTable":
+        """From each item's word array [T]. The pieces of a word are neighbours."""
+        lengths = np.array([len(word) for word in words], dtype=np.int64)
+        flat = np.concatenate([*words, np.empty(0, np.int32)])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        row = np.arange(len(flat)) - np.repeat(starts[:-1], lengths)
+        item = np.repeat(np.arange(len(lengths)), lengths)
+        changes = np.ones(len(flat) + 1, dtype=bool)
+        changes[1:-1] = (flat[1:] != flat[:-1]) | (item[1:] != item[:-1])
+        real = flat >= 0
+        first, last = real & changes[:-1], real & changes[1:]
+        return cls(
+            first=row[first],
+            last=row[last],
+            pieces=row[real],
+            pieces_of_word=row[last] - row[first] + 1,
+            words_of_item=np.bincount(item[first], minlength=len(lengths)),
+            pieces_of_item=np.bincount(item[real], minlength=len(lengths)),
+        )
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The items of one split in one store: where they are, how long they are, which rows are words, what is gold.
+
+    `gold` holds the gold labels as strings (for scores), `ids` the same as ids of all items end to end (for the loss);
+    both are empty where the documents are only to be predicted.
+    """
+
+    source: Source
+    places: tuple[str, ...]
+    keys: tuple[str, ...]
+    index: Int[np.ndarray, " N"]
+    lengths: Int[np.ndarray, " N"]
+    words: WordTable
+    gold: Mapping[str, tuple[tuple[str, ...], ...]]
+    ids: Mapping[str, Int[np.ndarray, " W"]]
+
+    @classmethod
+    def read(
+        cls, source: Source, documents: Sequence[Document], tasks: Sequence[TokenTask] = (), split: str = "train"
+    ) -> "Examples":
+        """Examples of documents that `source` holds. `split` names them in messages.
+
+        Labels that training never saw are listed once, as a warning. Raises NotStored for a document that is not in the
+        store, DataError for one without words or without gold, StoreError where the store and a document disagree.
+        """
+        empty = [document for document in documents if not document.words]
+        if empty:
+            raise DataError(f"{empty[0].place or empty[0].id}: the document has no words, so no word can be labelled.")
+        keys = tuple(document.key for document in documents)
+        index = source.index(keys)
+        words = WordTable.of([source.word(int(i)) for i in index])
+        places = tuple(f"{document.place} ({document.id})" if document.place else document.id for document in documents)
+        for place, document, there in zip(places, documents, words.words_of_item.tolist(), strict=True):
+            if len(document.words) != there:
+                raise StoreError(
+                    f"{place}: {len(document.words)} words, but the store has pieces for {there} of them. "
+                    "Encode it again."
+                )
+        gold = {task.name: tuple(task.gold(documents)) for task in tasks}
+        for task in tasks:
+            _warn_unseen(task, gold[task.name], split)
+        ids = {
+            task.name: np.concatenate([*(task.ids(labels) for labels in gold[task.name]), np.empty(0, np.int64)])
+            for task in tasks
+        }
+        return cls(source, places, keys, index, np.asarray(source.rows(index), dtype=np.int64), words, gold, ids)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def scored_words(self, task: str) -> float:
+        """Mean number of words an item that the loss counts: what the loss is divided by, a constant of the corpus."""
+        return max(1, int((self.ids[task] != IGNORE).sum())) / max(1, len(self))
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a resumed run compares: name -> value or SHA-256."""
+        return {
+            "items": str(len(self)),
+            "texts": hashlib.sha256("\n".join(self.keys).encode()).hexdigest(),
+            **{f"gold {name}": hashlib.sha256(repr(gold).encode()).hexdigest() for name, gold in self.gold.items()},
+            "store": hashlib.sha256(repr(sorted(self.source.spec.to_json().items())).encode()).hexdigest(),
+        }
+
+
+def _warn_unseen(task: TokenTask, gold: Sequence[tuple[str, ...]], split: str) -> None:
+    known = set(task.labels)
+    unseen = Counter(label for labels in gold for label in labels if label not in known)
+    if unseen:
+        listed = ", ".join(f"{label!r} ({count})" for label, count in sorted(unseen.items()))
+        log.warning(
+            "task %s: labels of %s that training never saw, scored as misses (words): %s", task.name, split, listed
+        )

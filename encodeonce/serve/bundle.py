@@ -1,0 +1,160 @@
+"""A saved run: a folder that holds all that is needed to answer on another machine, but the encoder.
+
+FOLDER/config.json         schema version, tasks and labels, variant, the Spec of the states it was trained on, training
+                           settings and scores, versions; written last: without it there is no run
+FOLDER/model.safetensors   adapters and heads, named TASK/PARAMETER
+FOLDER/README.md           a model card
+"""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as tensor_bytes
+
+from ..errors import EncodeOnceError, RunError
+from ..methods.aggregate import Aggregate, Variant
+from ..tasks import Task, from_json
+from ..train.atomic import json_bytes, write_bytes
+from ..types import Spec
+from .card import card
+
+__all__ = ["Run", "check_spec", "load", "save"]
+
+SCHEMA = 1
+FILES = ("config.json", "model.safetensors")
+
+
+@runtime_checkable
+class HasSpec(Protocol):
+    """What is asked of an encoder here: `encoders.Pretrained`."""
+
+    def spec(self, layers: Any = "all", dtype: str = "fp16") -> Spec:
+        """What would make its vectors; from file hashes, no weights are loaded."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained method with everything that made it.
+
+    `training` holds the settings and what happened, `scores[split][task][metric]` the results, `data[split]` a name of
+    what was read (no path of this machine), `command` how to do it again.
+    """
+
+    method: Aggregate
+    tasks: tuple[Task, ...]
+    variant: Variant
+    spec: Spec
+    training: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+    def task(self, name: str) -> Task:
+        """One task by name."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise RunError(f"this run has no task {name!r}. It has: {', '.join(task.name for task in self.tasks)}.")
+
+
+def save(run: Run, folder: Path) -> None:
+    """Write the run; a folder that already holds one is replaced file by file, config.json last."""
+    named = {
+        f"{name}/{key}": tensor.detach().contiguous().cpu()
+        for name, module in run.method.modules_of().items()
+        for key, tensor in module.state_dict().items()
+    }
+    weights = tensor_bytes(named)
+    config = {
+        "schema": SCHEMA,
+        "method": "aggregate",
+        "variant": run.variant.to_json(),
+        "tasks": [task.to_json() for task in run.tasks],
+        "spec": run.spec.to_json(),
+        "training": dict(run.training),
+        "scores": dict(run.scores),
+        "data": dict(run.data),
+        "command": run.command,
+        "model_sha256": hashlib.sha256(weights).hexdigest(),
+        "versions": _versions(),
+    }
+    write_bytes(folder / "model.safetensors", weights)
+    write_bytes(folder / "README.md", card(config).encode())
+    write_bytes(folder / "config.json", json_bytes(config))
+
+
+def load(folder: Path, encoder: HasSpec | None = None) -> Run:
+    """A saved run, ready to predict. With an `encoder`, checks that it is the one the run was trained on.
+
+    Raises RunError naming a missing file by path, an unknown schema, changed weights, each difference of the encoder.
+    """
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise RunError(f"{folder / name} is missing: {folder} is no saved run, or was not copied whole.")
+    config = _config(folder)
+    content = (folder / "model.safetensors").read_bytes()
+    if hashlib.sha256(content).hexdigest() != config["model_sha256"]:
+        raise RunError(
+            f"{folder / 'model.safetensors'} is not the file config.json was written for: copy the run again."
+        )
+    try:
+        spec = Spec.from_json(config["spec"])
+        variant = Variant(**config["variant"])
+        tasks = tuple(from_json(values) for values in config["tasks"])
+        method = Aggregate.build(variant, spec, tasks)
+        weights = tensors_of(content)
+        for name, module in method.modules_of().items():
+            prefix = f"{name}/"
+            module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})
+        run = Run(method, tasks, variant, spec, config["training"], config["scores"], config["data"], config["command"])
+    except (KeyError, TypeError, RuntimeError, SafetensorError, EncodeOnceError) as problem:
+        raise RunError(f"{folder}: the run cannot be rebuilt: {problem}") from None
+    method.eval()
+    if encoder is not None:
+        check_spec(run, encoder.spec(layers=list(spec.layers), dtype=spec.dtype), "the encoder")
+    return run
+
+
+def check_spec(run: Run, other: Spec, what: str) -> None:
+    """RunError naming every difference between the states a run was trained on and those `other` describes.
+
+    More layers than the run reads are no difference.
+    """
+    wanted = run.spec
+    if set(run.method.layers) <= set(other.layers):
+        wanted = replace(wanted, layers=other.layers) if other.n_blocks == wanted.n_blocks else wanted
+    differences = wanted.differences(other)
+    if differences:
+        raise RunError(
+            f"{what} ({other.encoder}) does not make the states this run was trained on, by {run.spec.encoder} "
+            f"(here: the run, there: {what}): {'; '.join(differences)}."
+        )
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        schema = config["schema"]
+        config["model_sha256"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise RunError(f"{path} is not the config of a saved run: {problem!r}.") from None
+    if schema != SCHEMA or config.get("method") != "aggregate":
+        raise RunError(
+            f"{path} has schema {schema!r} and method {config.get('method')!r}; this version reads schema {SCHEMA} and "
+            "method 'aggregate'. Use the version that wrote it, named under \"versions\"."
+        )
+    return dict(config)
+
+
+def _versions() -> dict[str, str]:
+    names = ("encodeonce", "torch", "numpy", "safetensors")
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}

@@ -1,0 +1,120 @@
+"""A saved run answers: from the store where it holds the text, from the live encoder where it does not.
+
+Live vectors are rounded as the store would have rounded them (fp16, bf16), so that a text has one answer wherever its
+vectors come from. An int8 store's scales depend on the items stored beside a text; there, live vectors stay fp32.
+
+Axes: L views   T rows of one item   D width
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from ..errors import DataError, NotStored
+from ..methods.aggregate import Examples, Memory, Source
+from ..train.evaluate import predicted
+from ..types import Document, Encoding, Pieces, Spec
+from .bundle import Run, check_spec
+
+__all__ = ["LiveEncoder", "Predictor", "StoredViews"]
+
+CHUNK = 256
+"""Documents encoded live before they are answered: bounds memory."""
+
+ROUNDED = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@runtime_checkable
+class LiveEncoder(Protocol):
+    """What is asked of an encoder here: `encoders.Pretrained`."""
+
+    def spec(self, layers: Any = "all", dtype: str = "fp16") -> Spec:
+        """What would make its vectors."""
+
+    def cut(self, documents: Sequence[Document]) -> list[Pieces]:
+        """Documents -> pieces."""
+
+    def encode(self, pieces: Sequence[Pieces], layers: Any = "all") -> Iterator[tuple[int, np.ndarray]]:
+        """`(position, fp32 [L, T, D])` once a position, in any order."""
+
+
+@runtime_checkable
+class StoredViews(Source, Protocol):
+    """A store that can say what it lacks: `store.Store`."""
+
+    def missing(self, keys: Sequence[str]) -> list[int]:
+        """Positions of the first occurrence of every key that is not stored."""
+
+
+class Predictor:
+    """`predict` answers for documents with words. `hits` and `misses` count where the vectors came from, in documents.
+
+    Give a store, an encoder, or both. Raises RunError naming each difference where one of them does not make the states
+    the run was trained on.
+    """
+
+    def __init__(self, run: Run, store: StoredViews | None = None, encoder: LiveEncoder | None = None) -> None:
+        self.run, self.store, self.encoder = run, store, encoder
+        self.hits = self.misses = 0
+        if store is not None:
+            check_spec(run, store.spec, "the store")
+        if encoder is not None:
+            check_spec(run, encoder.spec(layers=list(run.spec.layers), dtype=run.spec.dtype), "the encoder")
+
+    def predict(self, documents: Sequence[Document], size: int = 32) -> list[dict[str, tuple[str, ...]]]:
+        """For each document, in order, a label a word for each task; nothing for a document of no words.
+
+        Raises NotStored for a text that no store holds where there is no encoder, DataError for running text.
+        """
+        running = next((document for document in documents if document.text and not document.words), None)
+        if running is not None:
+            raise DataError(f"{running.place or running.id}: running text: cut it into words first.")
+        answers: list[dict[str, tuple[str, ...]]] = [{task.name: () for task in self.run.tasks} for _ in documents]
+        asked = [i for i, document in enumerate(documents) if document.words]
+        live = self._not_stored([documents[i] for i in asked])
+        stored = [i for i in asked if documents[i].key not in live]
+        fresh = [i for i in asked if documents[i].key in live]
+        if stored:
+            assert self.store is not None
+            self._answer(self.store, documents, stored, size, answers)
+        for start in range(0, len(fresh), CHUNK):
+            chunk = fresh[start : start + CHUNK]
+            self._answer(self._encoded([documents[i] for i in chunk]), documents, chunk, size, answers)
+        self.hits += len(stored)
+        self.misses += len(fresh)
+        return answers
+
+    def _not_stored(self, documents: Sequence[Document]) -> set[str]:
+        keys = [document.key for document in documents]
+        lacking = range(len(keys)) if self.store is None else self.store.missing(keys)
+        live = {keys[i] for i in lacking}
+        if live and self.encoder is None:
+            first = documents[next(iter(lacking))]
+            raise NotStored(
+                f"{first.place or first.id}: {len(live)} of {len(set(keys))} texts are not stored and there is no "
+                "encoder. Give the run's encoder, or encode them first."
+            )
+        return live
+
+    def _encoded(self, documents: Sequence[Document]) -> Memory:
+        assert self.encoder is not None
+        layers, dtype = self.run.method.layers, ROUNDED.get(self.run.spec.dtype)
+        distinct = list({document.key: document for document in documents}.values())
+        pieces = self.encoder.cut(distinct)
+        encodings = []
+        for i, states in self.encoder.encode(pieces, list(layers)):
+            if dtype is not None:
+                states = torch.from_numpy(states).to(dtype).float().numpy()
+            encodings.append(Encoding(pieces[i].key, states, pieces[i].word))
+        return Memory(replace(self.run.spec, layers=layers), encodings)
+
+    def _answer(
+        self, source: Source, documents: Sequence[Document], which: Sequence[int], size: int, answers: list[Any]
+    ) -> None:
+        examples = Examples.read(source, [documents[i] for i in which])
+        found, _ = predicted(self.run.method, examples, size)
+        for i, answer in zip(which, found, strict=True):
+            answers[i] = answer

@@ -1,0 +1,68 @@
+"""What all token tasks share: the label list, ids, and refusing a document whose gold is missing.
+
+Axes: W words of one document
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from ..errors import ConfigError, DataError
+from ..heads import IGNORE
+from ..resolve import nearest
+from ..types import Document
+
+__all__ = ["PIECES", "check_piece", "column_of", "ids_of", "inventory", "refuse_missing"]
+
+PIECES = ("first", "last", "mean")
+"""Which of a word's pieces may stand for it."""
+
+
+def check_piece(piece: str) -> None:
+    """ConfigError unless `piece` is one of PIECES."""
+    if piece not in PIECES:
+        raise ConfigError(f"piece={piece!r}: a word is represented by its {', '.join(PIECES)} piece.")
+
+
+def column_of(document: Document, column: str, task: str) -> tuple[str, ...]:
+    """One column of a document. DataError naming the columns there are."""
+    if column in document.columns:
+        return document.columns[column]
+    there = sorted(document.columns)
+    raise DataError(
+        f"{_where(document)}: task {task!r} reads column {column!r}, and there is "
+        f"{', '.join(there) if there else 'no gold column'}.{nearest(column, there)}"
+    )
+
+
+def refuse_missing(document: Document, values: Sequence[str], column: str, missing: frozenset[str]) -> None:
+    """DataError with sentence, line and column of the first value that stands for "not annotated"."""
+    for i, value in enumerate(values):
+        if value in missing:
+            raise DataError(
+                f"{_where(document, i)}: column {column.upper()} of word {i + 1} ({document.words[i]!r}) is {value!r}, "
+                "which means not annotated. Training and evaluation need gold: annotate it or leave the sentence out."
+            )
+
+
+def inventory(gold: Iterable[tuple[str, ...]], task: str) -> tuple[str, ...]:
+    """The sorted label list of the training documents. DataError where there is no word at all."""
+    labels = tuple(sorted({label for labels in gold for label in labels}))
+    if not labels:
+        raise DataError(f"task {task!r}: no examples: the training documents have no words.")
+    return labels
+
+
+def ids_of(gold: tuple[str, ...], ids: dict[str, int]) -> Int[np.ndarray, " W"]:
+    """int64 ids; IGNORE for a label that is not in the list."""
+    return np.array([ids.get(label, IGNORE) for label in gold], dtype=np.int64)
+
+
+def _where(document: Document, word: int | None = None) -> str:
+    """ "file:line (sent_id x)"; the line is the word's own where the reader recorded it."""
+    place = document.place or "document"
+    lines = document.meta.get("lines")
+    if word is not None and lines:
+        place = f"{place.rpartition(':')[0]}:{lines[word]}"
+    return f"{place} (sent_id {document.id})"

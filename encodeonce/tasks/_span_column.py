@@ -1,0 +1,86 @@
+"""A column of chunk tags: its scheme found or named, converted, scored. Shared by the span tasks."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..corpus.spans import SCHEMES, convert, detect
+from ..errors import ConfigError, DataError
+from ..metrics.spans import span_scores
+from ..types import Document
+from ._labels import column_of, refuse_missing
+
+__all__ = ["SpanColumn"]
+
+log = logging.getLogger("encodeonce")
+
+
+@dataclass(frozen=True)
+class SpanColumn:
+    """`source` is the scheme the files are written in ("": not known yet), `target` the one trained on and scored.
+
+    Tags are converted where the two differ, and stand as they are where they agree. A source that was detected is held
+    to: a span that breaks it is a DataError. A source that was named by the user is read leniently.
+    """
+
+    task: str
+    column: str
+    source: str
+    target: str
+    named: bool
+
+    def __post_init__(self) -> None:
+        for field, scheme in (("source", self.source), ("scheme", self.target)):
+            if scheme not in SCHEMES and not (field == "source" and not scheme):
+                raise ConfigError(
+                    f"task {self.task!r}: {field}={scheme!r} is no tagging scheme. There is: {', '.join(SCHEMES)}."
+                )
+
+    def raw(self, documents: Sequence[Document]) -> list[tuple[str, ...]]:
+        """The column as it is written; DataError where it or a value is missing."""
+        columns = [column_of(document, self.column, self.task) for document in documents]
+        for document, values in zip(documents, columns, strict=True):
+            refuse_missing(document, values, self.column, frozenset({""}))
+        return columns
+
+    def detected(self, documents: Sequence[Document]) -> str:
+        """The source scheme of these documents; logged with its evidence where it leads to a conversion."""
+        found = detect(self.raw(documents))
+        if found.name not in SCHEMES:
+            raise DataError(
+                f"task {self.task!r}: the tags of column {self.column!r} keep to no scheme: {found.evidence}. "
+                "Name the one they are meant in (source='IOB2' trains on the tags as they stand). "
+                f"There is: {', '.join(SCHEMES)}."
+            )
+        if found.name != self.target:
+            log.info("task %s: tags are %s (%s), converted to %s", self.task, found.name, found.evidence, self.target)
+        return found.name
+
+    def gold(self, documents: Sequence[Document]) -> list[tuple[str, ...]]:
+        """The tags in the target scheme."""
+        columns = self.raw(documents)
+        if self.source in ("", self.target):
+            return columns
+        return [
+            tuple(
+                convert(
+                    tags,
+                    self.source,
+                    self.target,
+                    strict=not self.named,
+                    place=f"{document.place} (sent_id {document.id})",
+                )
+            )
+            for document, tags in zip(documents, columns, strict=True)
+        ]
+
+    def score(self, gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]]) -> dict[str, float | None]:
+        """Micro precision, recall and F1 by the lenient rule (conlleval's, A16) and by the strict one (the scheme)."""
+        lenient = span_scores(gold, predicted, scheme=self.target)
+        strict = span_scores(gold, predicted, scheme=self.target, strict=True)
+        scores = {
+            f"{name}_{rule}": values[name]
+            for rule, values in (("lenient", lenient), ("strict", strict))
+            for name in ("precision", "recall", "f1")
+        }
+        return {**scores, "macro_f1_lenient": lenient["macro_f1"], "n": lenient["gold"]}

@@ -1,0 +1,301 @@
+"""The training loop: one for every method.
+
+Tasks are trained side by side from one read of the data. Each keeps the weights of its own best epoch on dev and stops
+by itself, so a task ends where it would have ended alone. A run that is given a folder can be stopped at any moment and
+goes on from its last checkpoint, bit by bit as if it had not been.
+"""
+
+import contextlib
+import itertools
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from ..errors import ConfigError, DataError, RunError
+from . import Scorer, SplitExamples, Trainee
+from .checkpoint import Checkpoint, differences
+from .evaluate import evaluate
+from .log import RunLog
+from .optim import one_cycle, total_steps
+from .randomness import generator_states, restore_generators, seed_generators
+from .settings import HARMLESS, Settings
+
+__all__ = ["Fit", "fit"]
+
+log = logging.getLogger("encodeonce")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a run did. The method now has, for each task, the weights of its best epoch (the last one without dev).
+
+    `epochs` has one entry an epoch: epoch (from 1), step, loss (mean over its batches), dev scores by task and metric.
+    `best[task]` names the epoch kept and its deciding score. Times are wall seconds: a batch's includes waiting for its
+    data, `seconds` includes scoring dev. `parameters` counts what is trained, by task and in all ("total").
+    """
+
+    epochs: list[dict[str, Any]]
+    best: dict[str, dict[str, Any]]
+    steps: int
+    seconds: float
+    seconds_per_batch: float
+    parameters: dict[str, int]
+
+
+@dataclass
+class _Progress:
+    """Where a run is; all of it goes into a checkpoint."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    order: dict[str, Any] = field(default_factory=dict)
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    epoch_loss: float = 0.0
+    logged_loss: dict[str, float] = field(default_factory=dict)
+    logged_batches: int = 0
+    step_seconds: float = 0.0
+    seconds: float = 0.0
+    done: bool = False
+
+
+def fit(
+    method: Trainee,
+    train: SplitExamples,
+    scorers: Mapping[str, Scorer],
+    settings: Settings | None = None,
+    *,
+    dev: SplitExamples | None = None,
+    folder: Path | None = None,
+) -> Fit:
+    """Train every task of `method` on `train`, choosing between epochs by `dev` where it is given.
+
+    With a `folder`, keeps `log.jsonl` and `checkpoint/` there, and goes on from a checkpoint it finds. Sets the seeds
+    of Python, NumPy and torch. Raises DataError where there is nothing to train on, ConfigError where tasks and scorers
+    differ, RunError where the checkpoint belongs to other settings or data, or where a loss is not finite.
+    """
+    return _Loop(method, train, scorers, settings or Settings(), dev, folder).run()
+
+
+class _Loop:
+    def __init__(
+        self,
+        method: Trainee,
+        train: SplitExamples,
+        scorers: Mapping[str, Scorer],
+        settings: Settings,
+        dev: SplitExamples | None,
+        folder: Path | None,
+    ) -> None:
+        self.method, self.train, self.scorers, self.settings, self.dev = method, train, scorers, settings, dev
+        self.modules = method.modules_of()
+        self.folder = folder
+        self._check()
+        self.log = RunLog(folder)
+        self.steps = total_steps(len(train), settings)
+        groups = [list(module.parameters()) for module in self.modules.values()]
+        self.optimiser, self.schedule = one_cycle(groups, self.steps, settings)
+        self.order = np.random.default_rng(settings.seed)
+        self.best_weights: dict[str, dict[str, Tensor]] = {}
+        self.at = _Progress()
+
+    def _check(self) -> None:
+        if not len(self.train):
+            raise DataError("no examples to train on.")
+        if len(self.train) == 1:
+            log.warning("training on a single example: the scores say nothing about other texts")
+        if self.dev is not None and set(self.scorers) != set(self.modules):
+            raise ConfigError(f"tasks {sorted(self.modules)} need a scorer each; there is {sorted(self.scorers)}.")
+
+    @property
+    def active(self) -> list[str]:
+        return [name for name in self.modules if name not in self.at.stopped]
+
+    def run(self) -> Fit:
+        seed_generators(self.settings.seed)
+        self.resume()
+        began = time.perf_counter() - self.at.seconds
+        with tqdm(total=self.steps, initial=self.at.step, desc="train", unit="step", disable=None) as bar:
+            while not self.at.done:
+                self.epoch(bar)
+                self.at.seconds = time.perf_counter() - began
+                self.finish_epoch()
+                self.save()
+        for name, weights in self.best_weights.items():
+            self.modules[name].load_state_dict(weights)
+        self.method.eval()
+        return self.result()
+
+    def epoch(self, bar: Any) -> None:
+        """The rest of the current epoch, from its first batch or from where a checkpoint left it."""
+        if self.at.batch == 0:
+            self.at.order = dict(self.order.bit_generator.state)
+        self.method.train()
+        size = self.settings.per_device_train_batch_size
+        batches = self.method.batches(self.train, size=size, order=self.order)
+        with contextlib.closing(batches):  # type: ignore[type-var]
+            began = time.perf_counter()
+            for batch in itertools.islice(batches, self.at.batch, None):
+                self.step(batch)
+                now = time.perf_counter()
+                self.at.step_seconds += now - began
+                began = now
+                bar.update()
+                if self.settings.save_steps and self.at.step % self.settings.save_steps == 0:
+                    self.save()
+                    began = time.perf_counter()
+
+    def step(self, batch: Any) -> None:
+        losses = self.method.losses(batch, self.active)
+        values = {name: loss.item() for name, loss in losses.items()}
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise RunError(
+                    f"step {self.at.step + 1}: the loss of task {name!r} is {value}. The batch held {batch.places}. "
+                    "Lower learning_rate, set max_grad_norm, or look at these items with debug-data."
+                )
+        self.optimiser.zero_grad(set_to_none=True)
+        total = sum(losses.values())
+        assert isinstance(total, Tensor)
+        total.backward()
+        if self.settings.max_grad_norm:
+            for name in self.active:
+                nn.utils.clip_grad_norm_(self.modules[name].parameters(), self.settings.max_grad_norm)
+        rate = self.optimiser.param_groups[0]["lr"]
+        self.optimiser.step()
+        self.schedule.step()
+        self.count(values, rate)
+
+    def count(self, values: Mapping[str, float], rate: float) -> None:
+        at = self.at
+        at.step += 1
+        at.batch += 1
+        at.epoch_loss += sum(values.values())
+        at.logged_batches += 1
+        for name, value in values.items():
+            at.logged_loss[name] = at.logged_loss.get(name, 0.0) + value
+        if at.step % self.settings.logging_steps == 0 or at.step == self.steps:
+            losses = {name: value / at.logged_batches for name, value in at.logged_loss.items()}
+            self.log.write(
+                step=at.step,
+                epoch=at.epoch + 1,
+                loss=sum(losses.values()),
+                losses=losses,
+                lr=rate,
+                seconds=round(at.step_seconds, 3),
+            )
+            at.logged_loss, at.logged_batches = {}, 0
+
+    def finish_epoch(self) -> None:
+        at = self.at
+        entry: dict[str, Any] = {"epoch": at.epoch + 1, "step": at.step, "loss": at.epoch_loss / max(1, at.batch)}
+        if self.dev is not None:
+            size = self.settings.per_device_eval_batch_size
+            entry["dev"] = {k: dict(v) for k, v in evaluate(self.method, self.dev, self.scorers, size).scores.items()}
+            for name in self.active:
+                self.choose(name, at.epoch + 1, entry["dev"][name].get(self.scorers[name].metric))
+        else:
+            for name in self.active:
+                at.best[name] = {"epoch": at.epoch + 1, "value": None}
+        at.epochs.append(entry)
+        self.log.write(**entry)
+        at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
+        at.done = at.epoch == self.settings.num_train_epochs or not self.active
+
+    def choose(self, name: str, epoch: int, value: float | None) -> None:
+        """Keep these weights if the score is better than any before; stop the task if it has not been for too long."""
+        best = self.at.best.get(name)
+        if best is None or (value is not None and (best["value"] is None or value > best["value"])):
+            self.at.best[name] = {"epoch": epoch, "value": value}
+            weights = self.modules[name].state_dict()
+            self.best_weights[name] = {key: tensor.detach().clone() for key, tensor in weights.items()}
+        elif 0 < self.settings.early_stopping_patience <= epoch - best["epoch"]:
+            self.at.stopped.append(name)
+
+    def result(self) -> Fit:
+        at = self.at
+        for name, best in at.best.items():
+            if self.dev is not None and best["value"] is None:
+                log.warning("task %s: its score on dev was never defined; epoch %d is kept", name, best["epoch"])
+        counts = {
+            name: sum(p.numel() for p in module.parameters() if p.requires_grad)
+            for name, module in self.modules.items()
+        }
+        parameters = {**counts, "total": sum(counts.values())}
+        return Fit(at.epochs, at.best, at.step, at.seconds, at.step_seconds / max(1, at.step), parameters)
+
+    def origin(self) -> dict[str, Any]:
+        """What must be the same when a run goes on."""
+        settings = {key: value for key, value in self.settings.to_json().items() if key not in HARMLESS}
+        return {
+            "settings": settings,
+            "train": self.train.fingerprint(),
+            "dev": self.dev.fingerprint() if self.dev is not None else None,
+            "parameters": {
+                name: {key: list(tensor.shape) for key, tensor in module.state_dict().items()}
+                for name, module in self.modules.items()
+            },
+        }
+
+    def save(self) -> None:
+        if self.folder is None:
+            return
+        tensors = {f"model/{n}/{k}": t for n, module in self.modules.items() for k, t in module.state_dict().items()}
+        tensors |= {f"best/{n}/{k}": t for n, weights in self.best_weights.items() for k, t in weights.items()}
+        optimiser = self.optimiser.state_dict()
+        tensors |= {f"adam/{i}/{k}": t for i, moments in optimiser["state"].items() for k, t in moments.items()}
+        random_tensors, random_values = generator_states()
+        tensors |= {f"random/{key}": tensor for key, tensor in random_tensors.items()}
+        values = {
+            "step": self.at.step,
+            "progress": asdict(self.at),
+            "order_now": self.order.bit_generator.state,
+            "groups": optimiser["param_groups"],
+            "schedule": {k: v for k, v in self.schedule.state_dict().items() if not callable(v)},
+            "random": random_values,
+        }
+        Checkpoint(self.origin(), values, tensors).save(self.folder / "checkpoint")
+
+    def resume(self) -> None:
+        """Go on from the folder's checkpoint, if there is one."""
+        found = Checkpoint.load(self.folder / "checkpoint") if self.folder is not None else None
+        if found is None:
+            self.log.back_to(-1)
+            return
+        changed = differences(found.origin, self.origin())
+        if changed:
+            raise RunError(
+                f"{self.folder} holds a run that was started differently, so going on would mix two runs: "
+                f"{'; '.join(changed)}. Put it back as it was, choose another folder, or delete this one."
+            )
+        values = found.values
+        self.at = _Progress(**values["progress"])
+        self.order.bit_generator.state = self.at.order if self.at.batch else values["order_now"]
+        for name, module in self.modules.items():
+            module.load_state_dict(_under(found.tensors, f"model/{name}/"))
+            if best := _under(found.tensors, f"best/{name}/"):
+                self.best_weights[name] = best
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in _under(found.tensors, "adam/").items():
+            index, _, moment = key.partition("/")
+            moments.setdefault(int(index), {})[moment] = tensor
+        groups = [{**group, "betas": tuple(group["betas"])} for group in values["groups"]]
+        self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+        self.schedule.load_state_dict(dict(values["schedule"]))
+        restore_generators(_under(found.tensors, "random/"), values["random"])
+        self.log.back_to(self.at.step)
+        log.info("going on after step %d of %d (epoch %d)", self.at.step, self.steps, self.at.epoch + 1)
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}

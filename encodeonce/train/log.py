@@ -1,0 +1,36 @@
+"""A run's record: JSON Lines, one object a line, readable while the run goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .atomic import write_bytes
+
+__all__ = ["RunLog"]
+
+
+class RunLog:
+    """`log.jsonl` of a run's folder, or nothing at all where there is no folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / "log.jsonl"
+
+    def write(self, **values: Any) -> None:
+        """Add one line."""
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(values, ensure_ascii=False) + "\n")
+
+    def back_to(self, step: int) -> None:
+        """Forget what was logged after `step`: the steps are about to be run again."""
+        if self._path is None or not self._path.is_file():
+            return
+        kept = []
+        for line in self._path.read_text(encoding="utf-8").splitlines(keepends=True):
+            try:
+                if line.endswith("\n") and json.loads(line)["step"] <= step:
+                    kept.append(line)
+            except (ValueError, KeyError):
+                continue  # half a line, left by a run that was killed while it wrote
+        write_bytes(self._path, "".join(kept).encode())

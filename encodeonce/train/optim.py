@@ -1,0 +1,43 @@
+"""Adam under a 1cycle schedule with cosine annealing (Smith and Topin 2017), exactly as spec A11.
+
+With torch's defaults the schedule moves Adam's first beta too: from 0.95 down to 0.85 while the rate rises, and back.
+"""
+
+import math
+from collections.abc import Sequence
+
+from torch import nn
+from torch.optim import Adam
+from torch.optim.lr_scheduler import OneCycleLR
+
+from .settings import Settings
+
+__all__ = ["one_cycle", "total_steps"]
+
+
+def total_steps(n_examples: int, settings: Settings) -> int:
+    """Optimiser steps of a whole run: ceil(N / batch) an epoch."""
+    return math.ceil(n_examples / settings.per_device_train_batch_size) * settings.num_train_epochs
+
+
+def one_cycle(groups: Sequence[Sequence[nn.Parameter]], steps: int, settings: Settings) -> tuple[Adam, OneCycleLR]:
+    """One parameter group for each task, all under one schedule of `steps` steps; the fused Adam where it exists.
+
+    A schedule of a single step has no cycle: it is one step at the start rate, learning_rate / div_factor.
+    """
+    parameters = [{"params": list(group)} for group in groups]
+    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for group in groups for p in group)
+    optimiser = Adam(parameters, lr=settings.learning_rate, betas=(0.95, 0.999), eps=settings.adam_epsilon, fused=fused)
+    schedule = OneCycleLR(
+        optimiser,
+        max_lr=settings.learning_rate,
+        total_steps=max(steps, 2),
+        pct_start=settings.warmup_ratio,
+        anneal_strategy="cos",
+        cycle_momentum=True,
+        base_momentum=0.85,
+        max_momentum=0.95,
+        div_factor=settings.div_factor,
+        final_div_factor=settings.final_div_factor,
+    )
+    return optimiser, schedule
