@@ -3,7 +3,7 @@
 Axes: B items   T pieces   D width
 """
 
-from collections.abc import Sequence
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ __all__ = ["Bert"]
 class Bert(Stack):
     """View 0 is the sum of piece, position and segment-0 vectors after the embedding norm."""
 
-    SLOTS = {
+    SLOTS: ClassVar = {
         "query": "attention.self.query",
         "key": "attention.self.key",
         "value": "attention.self.value",
@@ -26,8 +26,8 @@ class Bert(Stack):
     }
 
     @property
-    def blocks(self) -> Sequence[nn.Module]:
-        return self.model.encoder.layer
+    def blocks(self) -> list[nn.Module]:
+        return list(self.model.encoder.layer)
 
     def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
         return self.model.embeddings(inputs_embeds=vectors, position_ids=positions)

@@ -245,8 +245,8 @@ def weight_files(folder: Path) -> list[Path]:
     pickles = sorted(path.name for path in folder.glob("pytorch_model*.bin"))
     if pickles:
         raise EncoderError(
-            f"{folder}: weights only as {pickles[0]}, a pickle, which may run code when opened. Convert it once where you"
-            " trust it: AutoModel.from_pretrained(folder).save_pretrained(new_folder) writes model.safetensors."
+            f"{folder}: weights only as {pickles[0]}, a pickle, which may run code when opened. Convert it once where"
+            " you trust it: AutoModel.from_pretrained(folder).save_pretrained(new_folder) writes model.safetensors."
         )
     raise EncoderError(f"{single}: no such file; the folder holds no weights.")
 

@@ -117,7 +117,7 @@ def _views(stack: Stack, jobs: list[Job], layers: Sequence[int], padding: int, p
 
 
 def _check(stack: Stack, views: list[Tensor], lengths: list[int], jobs: list[Job], pieces: Sequence[Pieces]) -> None:
-    """EncoderError with item and block where a real piece has inf or NaN: fp32 arithmetic left the model's own range."""
+    """EncoderError with item and block where a real piece has inf or NaN, which fp32 arithmetic should not give."""
     low, high = torch.aminmax(views[-1])
     if torch.isfinite(low) and torch.isfinite(high):
         return

@@ -25,7 +25,7 @@ class Bf16Linear(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.to(torch.bfloat16), requires_grad=False)
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return nn.functional.linear(x.to(torch.bfloat16), self.weight, self.bias).to(x.dtype)
+        return nn.functional.linear(x.to(torch.bfloat16), self.weight, self.bias).float()
 
 
 def quicken(stack: Stack, compute: Compute) -> Stack:

@@ -52,7 +52,7 @@ def load_model(auto: str, folder: Path) -> Any:
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(SPARE))
     if missing:
         raise EncoderError(
-            f"{folder}: {len(missing)} weights are missing and would be random, among them {missing[:3]}. The files hold"
-            f" another model than config.json describes ({type(model).__name__})."
+            f"{folder}: {len(missing)} weights are missing and would be random, among them {missing[:3]}. The files"
+            f" hold another model than config.json describes ({type(model).__name__})."
         )
     return model

@@ -1,8 +1,8 @@
 """From words to pieces and back: which piece belongs to which word, for any tokenizer.
 
 A running text is cut at white space first (`str.split`) and then treated as its words, so that both kinds of document
-have one path. Words that a tokenizer drops (a zero-width space, a lone accent, an empty string) get the unknown piece in
-their place: every word has at least one row, whatever the tokenizer, in training as in prediction.
+have one path. Words that a tokenizer drops (a zero-width space, a lone accent, an empty string) get the unknown piece
+in their place: every word has at least one row, whatever the tokenizer, in training as in prediction.
 """
 
 import logging
@@ -111,8 +111,8 @@ class Cutter:
             if value is not None:
                 return int(value)
         raise EncoderError(
-            f"{document.place or document.id}: words {missing[:5]} yield no piece, and {self.source} has no unknown, end"
-            " or padding piece to stand for them. Take these words out of the data."
+            f"{document.place or document.id}: words {missing[:5]} yield no piece, and {self.source} has no unknown,"
+            " end or padding piece to stand for them. Take these words out of the data."
         )
 
     def _slow_ids(self, text: str) -> list[int]:
@@ -136,15 +136,17 @@ class Cutter:
                 return bool(lead)
         raise EncoderError(
             f"{self.source}: words given as a list get other pieces than in a running text: 'the cat' gives"
-            f" {self._ids('the cat')}, ['the', 'cat'] {self._ids(['the', 'cat'])}. A byte-level BPE tokenizer must be built"
-            " with the word-start space (add_prefix_space=True); setting the attribute afterwards does nothing."
+            f" {self._ids('the cat')}, ['the', 'cat'] {self._ids(['the', 'cat'])}. A byte-level BPE tokenizer"
+            " must be built with the word-start space (add_prefix_space=True); setting the attribute does nothing."
         )
 
     def _alike(self, lead: str, first: str, second: str) -> bool:
         alone, running = self._ids([lead + second]), self._ids(f"{first} {second}")
+        if not alone:
+            return True  # a pair that the vocabulary cannot spell shows nothing
         listed = self._ids([lead + first, lead + second])
         tail = len(running) - len(alone)
-        return running[tail:] == alone and listed[len(listed) - len(alone) :] == alone and bool(alone)
+        return running[tail:] == alone and listed[len(listed) - len(alone) :] == alone
 
     def _template(self) -> tuple[list[int], list[int]]:
         """Ids of the special pieces before and after one item."""
@@ -165,6 +167,6 @@ class Cutter:
         lost = sorted(word for word in spelled if set(self._known[word]) == {self.unknown})
         if len(lost) > 1 and len(lost) >= 0.95 * len(spelled):
             raise EncoderError(
-                f"{self.source}: {len(lost)} of {len(spelled)} different words came out as the unknown piece, for example"
-                f" {lost[:2]}. The vocabulary does not fit the data, or was not loaded; check the tokenizer files."
+                f"{self.source}: {len(lost)} of {len(spelled)} different words came out as the unknown piece, for"
+                f" example {lost[:2]}. The vocabulary does not fit the data, or was not loaded; check its files."
             )

@@ -1,7 +1,7 @@
 """A checkpoint by name or folder: the cheap handle that a store, a trainer or a server holds.
 
-Making one reads a small config; hashes are read when asked for, the tokenizer at the first cut, the weights at the first
-vector. Neither torch nor transformers is imported before the step that needs it.
+Making one reads a small config; hashes are read when asked for, the tokenizer at the first cut, the weights at the
+first vector. Neither torch nor transformers is imported before the step that needs it.
 
 Axes: L views   T rows of an item   D width
 """
@@ -173,6 +173,7 @@ class Pretrained:
         stack = resolve("encoders", self.family).load(self.path)
         if stack.window < self.window and stack.LIMITED:
             raise EncoderError(
-                f"{self.path}: window={self.window}, but the loaded model holds {stack.window} pieces. Give window={stack.window}."
+                f"{self.path}: window={self.window}, but the loaded model holds {stack.window} pieces."
+                f" Give window={stack.window}."
             )
         return stack

@@ -8,7 +8,7 @@ H heads   S pieces as keys
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,12 +42,13 @@ def distances(positions: Int[Tensor, "#B T"]) -> Int[Tensor, "#B T T"]:
     return positions[:, None, :] - positions[:, :, None]
 
 
-def additive(mask: Bool[Tensor, "B #T S"], dtype: torch.dtype) -> Float[Tensor, "B 1 #T S"]:
-    """0 where a query may read a key, the smallest number elsewhere.
+def additive(mask: Bool[Tensor, "B T"] | Bool[Tensor, "B S T"], dtype: torch.dtype) -> Float[Tensor, "B 1 #S T"]:
+    """0 where a query may read a key, the smallest number elsewhere; one row for all queries where none differs.
 
-    A query that may read nothing (padding, under a pairwise mask) reads everything: its row means nothing, and is finite.
+    A query that may read nothing (padding, under a pairwise mask) reads everything: finite, and meaningless.
     """
-    readable = mask | ~mask.any(-1, keepdim=True)
+    pairs = mask if mask.dim() == 3 else mask[:, None]
+    readable = pairs | ~pairs.any(-1, keepdim=True)
     smallest = torch.finfo(dtype).min
     return torch.zeros(readable.shape, dtype=dtype, device=mask.device).masked_fill_(~readable, smallest)[:, None]
 
@@ -60,13 +61,13 @@ class Stack(nn.Module, ABC):
     """
 
     SLOTS: ClassVar[Mapping[str, str]]
-    """Slot name -> path of the module inside a block whose output it is; "path/1" is the second third of that output."""
+    """Slot name -> path of the module inside a block whose output it is; "path/1" is its second third."""
     LIMITED: ClassVar[bool] = True
     """Whether there is a longest input that the model can be given at all."""
     AUTO: ClassVar[str] = "AutoModel"
     """The `transformers` class that loads the family."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model: Any = model.requires_grad_(False)
         super().train(False)
@@ -88,9 +89,14 @@ class Stack(nn.Module, ABC):
         return super().train(False)
 
     @property
+    def paths(self) -> Mapping[str, str]:
+        """`SLOTS`, for families where they depend on the config."""
+        return self.SLOTS
+
+    @property
     def slots(self) -> tuple[str, ...]:
         """Names that `edit` is called with, once each in every block."""
-        return tuple(self.SLOTS)
+        return tuple(self.paths)
 
     @property
     def source(self) -> str:
@@ -99,7 +105,7 @@ class Stack(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def blocks(self) -> Sequence[nn.Module]:
+    def blocks(self) -> list[nn.Module]:
         """The blocks in the order they run; a shared block stands in it once for every run."""
 
     @abstractmethod
@@ -108,11 +114,7 @@ class Stack(nn.Module, ABC):
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         """What every block of one run is given beside its states; computed once a run."""
-        return {
-            "attention_mask": None
-            if mask is None
-            else additive(mask if mask.dim() == 3 else mask[:, None], states.dtype)
-        }
+        return {"attention_mask": None if mask is None else additive(mask, states.dtype)}
 
     def block(self, index: int, states: Float[Tensor, "B T D"], context: dict[str, Any]) -> Float[Tensor, "B T D"]:
         """The states after block `index`."""
@@ -170,7 +172,7 @@ class Stack(nn.Module, ABC):
             positions = everywhere if mask is None else ranks(mask)
         context, views = self.context(states, mask, positions), []
         for index in range(start, stop):
-            with edited(self.blocks[index], self.SLOTS, index, edit):
+            with edited(self.blocks[index], self.paths, index, edit):
                 states = self.block(index, states, context)
             views.append(states)
         if views and stop == self.n_blocks:

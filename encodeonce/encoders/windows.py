@@ -1,7 +1,7 @@
 """Cutting an item that is longer than the encoder's window into overlapping windows; nothing is ever cut off.
 
-A window holds whole words, with the special pieces put around each; each word's vectors come from the window in which it
-stands most central.
+A window holds whole words, with the special pieces put around each; each word's vectors come from the window in which
+it stands most central.
 """
 
 import numpy as np
@@ -32,8 +32,8 @@ def plan(word: np.ndarray, before: int, after: int, window: int, overlap: int) -
     """Windows `(start, stop, keep_start, keep_stop)` over the rows of one item; see `Pieces`.
 
     `word` int [T] is the word of every row, `before` and `after` the number of special rows at its ends. Two windows
-    share at most `overlap` rows, save the last, which reaches back until it is full. A word that is longer than a window
-    is cut into parts of half a window. Raises ConfigError where overlap >= room.
+    share at most `overlap` rows, save the last, which reaches back until it is full. A word longer than a window is cut
+    into parts of half a window. Raises ConfigError where overlap >= room.
     """
     room = room_for(window, overlap, before + after)
     rows, body = len(word), len(word) - before - after
@@ -58,11 +58,11 @@ def plan(word: np.ndarray, before: int, after: int, window: int, overlap: int) -
 
 def _edges(word: np.ndarray, room: int) -> np.ndarray:
     """Rows at which a window may begin or end: word starts, and places inside words longer than `room`."""
-    starts = np.flatnonzero(np.diff(word, prepend=word[0] - 1))
+    starts = np.flatnonzero(np.diff(word, prepend=word[0] - 1)).tolist()
     edges: list[int] = []
     part = max(1, room // 2)
     for start, stop in zip(starts, [*starts[1:], len(word)], strict=True):
-        edges.extend(range(start, stop, part) if stop - start > room else [start])
+        edges.extend(range(start, stop, part) if stop - start > room else (start,))
     return np.array([*edges, len(word)])
 
 
