@@ -15,10 +15,13 @@ from torch import Tensor
 
 from ..errors import NonFinite
 
-__all__ = ["TORCH", "calibrate", "dequantise", "refuse_non_finite", "stored_bytes"]
+__all__ = ["NUMPY", "TORCH", "calibrate", "quantise", "refuse_non_finite", "stored_bytes"]
 
 CALIBRATION_ROWS = 2048
 TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8}
+NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": np.int16, "int8": np.int8}
+"""NumPy has no bfloat16: there its bits travel as int16."""
+
 LIMITS = {name: torch.finfo(kind).max for name, kind in TORCH.items() if name != "int8"} | {
     "int8": torch.finfo(torch.float32).max
 }
@@ -71,13 +74,6 @@ def quantise(
         )
     divisor = torch.where(scales > 0, scales, torch.ones_like(scales)).float()
     return (standard / divisor[..., None]).round_().clamp_(-127, 127).to(torch.int8), scales
-
-
-def dequantise(
-    values: Tensor, scales: Float[Tensor, "L T"], rms: Float[Tensor, "L D"], out: Float[Tensor, "L T D"]
-) -> None:
-    """out = q * s * rms, in fp32 (fp16 arithmetic is slower on a CPU and would round twice)."""
-    out.copy_(values).mul_(scales.float()[..., None]).mul_(rms[:, None])
 
 
 def stored_bytes(

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import xxhash
 from jaxtyping import Float
 from torch import Tensor
+from xxhash import xxh3_64_intdigest
 
 from ..errors import CorruptStore
 from ..types import Spec
 from .format import Layout, Manifest, shard_name
-from .quantise import TORCH
+from .quantise import NUMPY
 
 __all__ = ["Mapping", "Shard"]
 
@@ -33,19 +33,17 @@ class Mapping:
         if hasattr(mmap, "MADV_RANDOM"):
             self.buffer.madvise(mmap.MADV_RANDOM)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
-        states = layout.arrays["states"]
-        self.states: Tensor = torch.frombuffer(
-            self.buffer, dtype=TORCH[dtype], offset=states.start, count=states.shape[0] * states.shape[1]
-        ).view(states.shape)
+        self.raw = memoryview(self.buffer)
+        self.states = self.array(layout, "states", np.dtype(NUMPY[dtype]))
         self.word = self.array(layout, "word", np.dtype("<i4"))
-        self.scales: Tensor | None = None
+        self.scales: np.ndarray | None = None
         self.rms: Float[Tensor, "L D"] | None = None
         self.seed = 0
         if dtype == "int8":
-            self.scales = torch.from_numpy(np.require(self.array(layout, "scales", np.dtype("<f2")), requirements="A"))
+            self.scales = self.array(layout, "scales", np.dtype("<f2"))
             rms = np.array(self.array(layout, "channel_rms", np.dtype("<f4")))
             self.rms = torch.from_numpy(rms)
-            self.seed = xxhash.xxh3_64_intdigest(rms.tobytes())
+            self.seed = xxh3_64_intdigest(rms.tobytes())
 
     def array(self, layout: Layout, name: str, kind: np.dtype) -> np.ndarray:
         place = layout.arrays[name]
@@ -127,26 +125,29 @@ class Shard:
 
     def bad_layers(self, item: int, layers: Iterable[int]) -> list[int]:
         """Those of `layers` (positions in the stored ones; L is the word array) whose bytes do not have their hash."""
-        mapping, L = self.mapping(), len(self.spec.layers)
-        raw, start, n = memoryview(mapping.buffer), self.record(item)[0], int(self.lengths[item])
+        mapping, L, n = self.mapping(), len(self.spec.layers), int(self.lengths[item])
+        raw, seed, int8 = mapping.raw, mapping.seed, mapping.scales is not None
+        first, stop = self.span(item, 0, 1)
+        size, due = stop - first, self.hashes[item].tolist()
+        scales = self.layout.arrays["scales"].start + 2 * self.record(item)[0] if int8 else 0
         wrong = []
         for layer in layers:
             if layer == L:
-                digest = xxhash.xxh3_64_intdigest(mapping.word[self.offsets[item] : self.offsets[item + 1]].tobytes())
+                digest = xxh3_64_intdigest(mapping.word[self.offsets[item] : self.offsets[item + 1]].tobytes())
             else:
-                first, stop = self.span(item, layer, layer + 1)
-                digest = xxhash.xxh3_64_intdigest(raw[first:stop], seed=mapping.seed)
-                if mapping.scales is not None:
-                    place = self.layout.arrays["scales"].start + 2 * (start + layer * n)
-                    digest = xxhash.xxh3_64_intdigest(raw[place : place + 2 * n], seed=digest)
-            if digest != int(self.hashes[item, layer]):
+                place = first + layer * size
+                digest = xxh3_64_intdigest(raw[place : place + size], seed=seed)
+                if int8:
+                    place = scales + 2 * layer * n
+                    digest = xxh3_64_intdigest(raw[place : place + 2 * n], seed=digest)
+            if digest != due[layer]:
                 wrong.append(layer)
         return wrong
 
     def check(self, item: int, layers: range, again: bool = False) -> None:
         """Hash what is about to be read, once unless `again`; CorruptStore naming file, item and layer."""
         done = self.checked[item]
-        todo = [layer for layer in layers if again or not done[layer]]
+        todo = list(layers) if again else [layer for layer in layers if not done[layer]]
         if not todo:
             return
         wrong = self.bad_layers(item, todo)

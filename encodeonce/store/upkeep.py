@@ -14,7 +14,8 @@ import xxhash
 from ..errors import CorruptStore, StoreError
 from .claim import is_held
 from .format import NAME, Manifest, manifest_names
-from .reader import Store, read_spec
+from .opening import read_spec
+from .reader import Store
 from .shard import NEXT_STEP, Shard
 
 __all__ = ["gc", "info", "ls", "verify"]
