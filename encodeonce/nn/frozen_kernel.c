@@ -1,0 +1,200 @@
+/* Products of fp32 rows with a frozen weight on the bfloat16 matrix unit of x86 processors (AMX), and GELU.
+
+   A number is split as x = x1 + x2 + rest: x1 is x rounded to bfloat16, x2 is x - x1 rounded to bfloat16, and the rest is
+   below 2^-17 of x. With parts = 2 the kernel sums x2 W1 + x1 W1 + x1 W2 in fp32 (the "bf16x3" product of Henry, Tang and
+   Heinecke, ARITH 2019); with parts = 1 only x1 W1. A row's result does not depend on the other rows or on their number.
+
+   Axes: M rows   I inputs   O outputs.   A tile is 16 rows of 64 bytes.
+   Weight layout: [O/16][I/32][parts][16 pairs of inputs][16 outputs][2], zeros beyond I and O; see frozen_kernel.py. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define VECTOR __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
+#define MATRIX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,amx-tile,amx-bf16")))
+#define TILE 512 /* bfloat16 numbers in a tile */
+#define PANEL_BYTES (768 * 1024) /* split rows held at a time: most of a level-2 cache */
+
+/* 0: usable; 1: the processor has no AMX bfloat16; 2: the operating system does not let us use it. */
+int frozen_ready(void) {
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 1;
+    if (!((d >> 22) & 1) || !((d >> 24) & 1) || !((b >> 16) & 1) || !((b >> 30) & 1) || !((b >> 31) & 1)) return 1;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !((a >> 5) & 1)) return 1;
+    /* ARCH_REQ_XCOMP_PERM for the tile data, feature 18 */
+    return syscall(SYS_arch_prctl, 0x1023, 18) ? 2 : 0;
+}
+
+typedef struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+} Config;
+
+/* Sixteen rows of x (fewer at the end: the others are zero) as tiles of x1 and, with parts = 2, x2. */
+VECTOR static void split_rows(const float *x, long rows, long inputs, long blocks, int parts, uint16_t *tiles) {
+    for (long r = 0; r < 16; r++) {
+        uint16_t *out = tiles + 32 * r;
+        for (long k = 0; k < blocks; k++, out += parts * TILE) {
+            long left = r < rows ? inputs - 32 * k : 0;
+            __mmask16 m0 = left >= 16 ? 0xffff : (__mmask16)((1u << (left > 0 ? left : 0)) - 1);
+            __mmask16 m1 = left >= 32 ? 0xffff : (__mmask16)((1u << (left > 16 ? left - 16 : 0)) - 1);
+            const float *from = x + r * inputs + 32 * k;
+            __m512 v0 = _mm512_maskz_loadu_ps(m0, from);
+            __m512 v1 = _mm512_maskz_loadu_ps(m1, from + 16);
+            __m512i high = (__m512i)_mm512_cvtne2ps_pbh(v1, v0);
+            _mm512_storeu_si512(out, high);
+            if (parts == 1) continue;
+            __m512i h0 = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), 16);
+            __m512i h1 = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1)), 16);
+            v0 = _mm512_sub_ps(v0, _mm512_castsi512_ps(h0));
+            v1 = _mm512_sub_ps(v1, _mm512_castsi512_ps(h1));
+            _mm512_storeu_si512(out + TILE, (__m512i)_mm512_cvtne2ps_pbh(v1, v0));
+        }
+    }
+}
+
+#define FOUR_PRODUCTS          \
+    _tile_dpbf16ps(0, 4, 6);   \
+    _tile_dpbf16ps(1, 4, 7);   \
+    _tile_dpbf16ps(2, 5, 6);   \
+    _tile_dpbf16ps(3, 5, 7)
+
+/* 32 rows by 32 outputs. a0, a1: tiles of two groups of 16 rows; b0, b1: of two groups of 16 outputs. */
+MATRIX static void block(const uint16_t *a0, const uint16_t *a1, const uint16_t *b0, const uint16_t *b1, long blocks,
+                         int parts, float *sums) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (long k = 0; k < blocks; k++) {
+        long at = k * parts * TILE;
+        if (parts == 2) {
+            _tile_loadd(4, a0 + at + TILE, 64);
+            _tile_loadd(6, b0 + at, 64);
+            _tile_loadd(7, b1 + at, 64);
+            _tile_loadd(5, a1 + at + TILE, 64);
+            FOUR_PRODUCTS;
+            _tile_loadd(4, a0 + at, 64);
+            _tile_loadd(5, a1 + at, 64);
+            FOUR_PRODUCTS;
+            _tile_loadd(6, b0 + at + TILE, 64);
+            _tile_loadd(7, b1 + at + TILE, 64);
+            FOUR_PRODUCTS;
+        } else {
+            _tile_loadd(4, a0 + at, 64);
+            _tile_loadd(6, b0 + at, 64);
+            _tile_loadd(7, b1 + at, 64);
+            _tile_loadd(5, a1 + at, 64);
+            FOUR_PRODUCTS;
+        }
+    }
+    _tile_stored(0, sums, 128);
+    _tile_stored(1, sums + 16, 128);
+    _tile_stored(2, sums + 16 * 32, 128);
+    _tile_stored(3, sums + 16 * 32 + 16, 128);
+}
+
+/* y = sums + bias for the rows and outputs that exist. */
+VECTOR static void write_block(const float *sums, const float *bias, long rows, long outputs, float *y, long stride) {
+    __mmask16 m0 = outputs >= 16 ? 0xffff : (__mmask16)((1u << outputs) - 1);
+    __mmask16 m1 = outputs >= 32 ? 0xffff : (__mmask16)((1u << (outputs > 16 ? outputs - 16 : 0)) - 1);
+    __m512 b0 = _mm512_setzero_ps(), b1 = b0;
+    if (bias) {
+        b0 = _mm512_maskz_loadu_ps(m0, bias);
+        b1 = _mm512_maskz_loadu_ps(m1, bias + 16);
+    }
+    for (long r = 0; r < rows; r++) {
+        _mm512_mask_storeu_ps(y + r * stride, m0, _mm512_add_ps(_mm512_loadu_ps(sums + 32 * r), b0));
+        _mm512_mask_storeu_ps(y + r * stride + 16, m1, _mm512_add_ps(_mm512_loadu_ps(sums + 32 * r + 16), b1));
+    }
+}
+
+/* y [M, O] = x [M, I] W^T + bias. Returns 0, or 1 where memory is short. */
+MATRIX int frozen_product(const float *x, const uint16_t *weight, const float *bias, float *y, long rows, long inputs,
+                          long outputs, int parts) {
+    long blocks = (inputs + 31) / 32, group = blocks * parts * TILE; /* numbers in the tiles of 16 rows or outputs */
+    long at_once = PANEL_BYTES / (64 * blocks * parts) / 32 * 32;
+    if (at_once < 32) at_once = 32;
+    if (at_once > (rows + 31) / 32 * 32) at_once = (rows + 31) / 32 * 32;
+    uint16_t *panel = aligned_alloc(64, at_once / 16 * group * sizeof(uint16_t));
+    if (!panel) return 1;
+    Config before, ours = {.palette = 1};
+    for (int t = 0; t < 8; t++) ours.bytes[t] = 64, ours.rows[t] = 16;
+    _tile_storeconfig(&before); /* other libraries may count on the tiles staying as they set them */
+    _tile_loadconfig(&ours);
+    float sums[32 * 32] __attribute__((aligned(64)));
+    for (long first = 0; first < rows; first += at_once) {
+        long here = rows - first < at_once ? rows - first : at_once;
+        long full = (here + 31) / 32 * 32;
+        for (long r = 0; r < full; r += 16)
+            split_rows(x + (first + r) * inputs, here - r, inputs, blocks, parts, panel + r / 16 * group);
+        for (long o = 0; o < outputs; o += 32) {
+            const uint16_t *b0 = weight + o / 16 * group;
+            for (long r = 0; r < here; r += 32) {
+                const uint16_t *a0 = panel + r / 16 * group;
+                block(a0, a0 + group, b0, b0 + group, blocks, parts, sums);
+                write_block(sums, bias ? bias + o : 0, here - r < 32 ? here - r : 32, outputs - o,
+                            y + (first + r) * outputs + o, outputs);
+            }
+        }
+    }
+    if (before.palette)
+        _tile_loadconfig(&before);
+    else
+        _tile_release();
+    free(panel);
+    return 0;
+}
+
+/* e^a for a <= 0, relative error below 1e-7; below e^-87 it is e^-87. */
+VECTOR static inline __m512 exponential(__m512 a) {
+    a = _mm512_max_ps(a, _mm512_set1_ps(-87.0f));
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(a, _mm512_set1_ps(1.44269504f)), 8);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), a);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+    __m512 p = _mm512_set1_ps(1.0f / 720);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(p, n);
+}
+
+/* x Phi(x) = x/2 erfc(-x / sqrt 2), erfc by Abramowitz and Stegun 7.1.26 (absolute error below 1.5e-7). */
+VECTOR static inline __m512 gelu(__m512 x) {
+    __m512 one = _mm512_set1_ps(1.0f);
+    __m512 z = _mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(0.70710678f));
+    __m512 t = _mm512_div_ps(one, _mm512_fmadd_ps(z, _mm512_set1_ps(0.3275911f), one));
+    __m512 p = _mm512_set1_ps(1.061405429f);
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-1.453152027f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(1.421413741f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-0.284496736f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.254829592f));
+    __m512 tail = _mm512_mul_ps(_mm512_mul_ps(p, t), exponential(_mm512_fnmadd_ps(z, z, _mm512_setzero_ps())));
+    tail = _mm512_mul_ps(tail, _mm512_set1_ps(0.5f));
+    __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GE_OQ);
+    return _mm512_mul_ps(x, _mm512_mask_sub_ps(tail, positive, one, tail));
+}
+
+VECTOR void frozen_gelu(const float *x, float *y, long size) {
+    for (long i = 0; i < size; i += 16) {
+        __mmask16 mask = size - i >= 16 ? 0xffff : (__mmask16)((1u << (size - i)) - 1);
+        _mm512_mask_storeu_ps(y + i, mask, gelu(_mm512_maskz_loadu_ps(mask, x + i)));
+    }
+}
+
+#else
+
+int frozen_ready(void) { return 1; }
+
+#endif

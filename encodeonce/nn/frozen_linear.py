@@ -1,0 +1,183 @@
+"""A linear map whose weight never changes, multiplied by whatever is fastest on this machine.
+
+Which library is fast depends on the processor: on AMD oneDNN doubles torch's fp32, on Intel with AMX three bfloat16
+products do, on others nothing beats plain torch. So candidates are measured once a process, never looked up by name.
+
+Axes: ... any leading axes   M rows   I inputs   O outputs
+"""
+
+import functools
+import logging
+import os
+import time
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..errors import ConfigError
+from ..resolve import nearest
+from .frozen_backends import Backend, Bf16, Bf16Mkl, Bf16OneDnn, Bf16x3, Bf16x3Mkl, OneDnn, Plain
+
+__all__ = ["FrozenLinear", "backends", "choose", "freeze"]
+
+CANDIDATES = {"fp32": (Bf16x3, OneDnn, Bf16x3Mkl, Plain), "bf16": (Bf16, Bf16OneDnn, Bf16Mkl, Plain)}
+"""The earlier ones are preferred: see `CLEARLY`."""
+VARIABLE = "ENCODEONCE_MATMUL"
+PROBE_SHAPES = ((256, 384, 384), (256, 384, 1536), (256, 1536, 384))
+"""M, I, O of the products that are timed."""
+ROUNDS = 8
+CLEARLY = 0.75
+"""A candidate must need less than this share of the time of an earlier one to win, so that noise does not decide."""
+
+log = logging.getLogger("encodeonce")
+
+
+class FrozenLinear(nn.Module):
+    """Stands where an `nn.Linear` stood, for inference only: same call, same result up to the back end's tolerance.
+
+    `weight` [O, I] and `bias` [O] are buffers with the values of the original.
+    """
+
+    def __init__(
+        self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None, backend: Backend | None = None
+    ) -> None:
+        super().__init__()
+        self.backend = backend or Plain()
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("weight", weight.detach().contiguous())
+        self.register_buffer("bias", None if bias is None else bias.detach().contiguous())
+        own = weight.detach().to(torch.float32).contiguous()
+        self._packed: Any = self.backend.pack(
+            own, None if bias is None else bias.detach().to(torch.float32).contiguous()
+        )
+
+    @classmethod
+    def of(cls, module: nn.Module, backend: Backend | None = None) -> "FrozenLinear":
+        """From an `nn.Linear`, or from transformers' Conv1D, whose weight is [I, O]."""
+        weight, bias = module.weight, module.bias
+        assert isinstance(weight, Tensor)
+        return cls(weight.t() if _is_conv1d(module) else weight, bias, backend)  # type: ignore[arg-type]
+
+    def forward(self, x: Float[Tensor, "... I"]) -> Float[Tensor, "... O"]:
+        """x W^T + b, in x's type. ConfigError where a gradient is asked for."""
+        if x.requires_grad and torch.is_grad_enabled():
+            raise ConfigError(
+                "FrozenLinear gives no gradient, and its input asks for one. Run it under torch.no_grad(), "
+                "or train a model that was not passed through freeze()."
+            )
+        shape = (*x.shape[:-1], self.out_features)
+        if x.shape[-1] != self.in_features:
+            raise ConfigError(f"FrozenLinear got {x.shape[-1]} inputs a row; its weight takes {self.in_features}.")
+        if x.numel() == 0:
+            return x.new_zeros(shape)
+        rows = x.detach().reshape(-1, self.in_features).to(torch.float32).contiguous()
+        return self.backend.multiply(rows, self._packed).to(x.dtype).view(shape)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, backend={self.backend.name}"
+
+
+def _is_conv1d(module: nn.Module) -> bool:
+    """By name: this room does not import transformers."""
+    return type(module).__name__ == "Conv1D" and type(module).__module__ == "transformers.pytorch_utils"
+
+
+def backends(compute: str) -> dict[str, Backend]:
+    """The back ends for compute "fp32" (relative error below 1e-5) or "bf16" (below 1e-2), by name."""
+    if compute not in CANDIDATES:
+        raise ConfigError(f"compute={compute!r} is not known. There is: {', '.join(CANDIDATES)}.")
+    return {kind.name: kind() for kind in CANDIDATES[compute]}
+
+
+def choose(compute: str = "fp32") -> Backend:
+    """The fastest back end that is exact enough here, measured once a process (a tenth of a second or two).
+
+    The environment variable ENCODEONCE_MATMUL names one instead, for equal bits in every run; one that cannot run here
+    gives way to plain, with a warning. Raises ConfigError for an unknown `compute` or name.
+    """
+    return _chosen(compute, os.environ.get(VARIABLE, ""))
+
+
+@functools.cache
+def _chosen(compute: str, wanted: str) -> Backend:
+    known = backends(compute)
+    if wanted:
+        everywhere = sorted({name for each in CANDIDATES for name in backends(each)})
+        if wanted not in everywhere:
+            raise ConfigError(
+                f"{VARIABLE}={wanted!r} is no back end. There is: {', '.join(everywhere)}.{nearest(wanted, everywhere)}"
+            )
+        if wanted in known:
+            reason = _refusal(known[wanted])
+            if not reason:
+                return known[wanted]
+            log.warning("%s=%s cannot be used: %s. Using plain.", VARIABLE, wanted, reason)
+            return known["plain"]
+    usable = []
+    for backend in known.values():
+        reason = _refusal(backend)
+        if reason:
+            log.info("back end %s left out: %s", backend.name, reason)
+        else:
+            usable.append(backend)
+    return _fastest(usable)
+
+
+def _refusal(backend: Backend) -> str:
+    """Why a back end must not be used: not there, fails, or is not as exact as it should be. Empty where it may."""
+    reason = backend.missing()
+    if reason:
+        return reason
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(37, 70, generator=generator), torch.randn(45, 70, generator=generator)
+    bias = torch.randn(45, generator=generator)
+    exact = x.double() @ weight.double().t() + bias
+    try:
+        found = backend.multiply(x, backend.pack(weight, bias)).double()
+    except (RuntimeError, NotImplementedError, OSError) as problem:
+        return f"it fails: {str(problem).splitlines()[0]}"
+    error = float((found - exact).norm() / exact.norm())
+    if not error < backend.tolerance:
+        return f"its relative error is {error:.1e}, over {backend.tolerance:.0e}"
+    return ""
+
+
+def _fastest(usable: list[Backend]) -> Backend:
+    """The back end with the least time over the probe shapes; a later one must be clearly faster than an earlier."""
+    if len(usable) == 1:
+        return usable[0]
+    best = {backend.name: [float("inf")] * len(PROBE_SHAPES) for backend in usable}
+    for shape, (rows, inputs, outputs) in enumerate(PROBE_SHAPES):
+        x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.zeros(outputs)
+        packed = [backend.pack(weight, bias) for backend in usable]
+        for _ in range(ROUNDS):  # taking turns, so that a busy moment of the machine hits all alike
+            for backend, ready in zip(usable, packed, strict=True):
+                start = time.perf_counter()
+                backend.multiply(x, ready)
+                best[backend.name][shape] = min(best[backend.name][shape], time.perf_counter() - start)
+    winner = usable[0]
+    for backend in usable[1:]:
+        if sum(best[backend.name]) < CLEARLY * sum(best[winner.name]):
+            winner = backend
+    log.info("products: %s (%s)", winner.name, ", ".join(f"{n} {1e3 * sum(t):.2f} ms" for n, t in best.items()))
+    return winner
+
+
+def freeze(model: nn.Module, compute: str = "fp32") -> nn.Module:
+    """Replace, in place, every `nn.Linear` and Conv1D inside `model` by a `FrozenLinear`, and give the model back.
+
+    Meant for a loaded copy that is only run. Exact types only: a subclass may do more than multiply, and stays. A
+    module used in several places stays one. Weights that are not in host memory keep torch's own product.
+    """
+    backend, done = choose(compute), {}
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if not (type(child) is nn.Linear or _is_conv1d(child)):
+                continue
+            if id(child) not in done:
+                on_host = child.weight.device.type == "cpu"
+                done[id(child)] = FrozenLinear.of(child, backend if on_host else Plain())
+            setattr(parent, name, done[id(child)])
+    return model
