@@ -4,8 +4,9 @@ Relative paths are relative to the config file. `--set a.b=value` replaces a key
 is read as TOML where it is TOML (numbers, true, lists, quoted strings) and as plain text otherwise.
 """
 
+import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["AdapterSection", "Config", "DataSection", "TrainSection", "load", "parse", "to_toml"]
+__all__ = ["AdapterSection", "Config", "DataSection", "TrainSection", "load", "parse", "to_toml", "toml_value"]
 
 
 def _listed(value: Any) -> Any:
@@ -42,21 +43,24 @@ class DataSection(Section):
     train: Files = Field(default_factory=list, description="what is learned from")
     dev: Files = Field(default_factory=list, description="what chooses between epochs and learning rates")
     test: Files = Field(default_factory=list, description="what is scored at the end")
-    format: str | None = Field(None, description="reader's name; by the file's ending where it is not given")
-    columns: dict[str, int] | None = Field(None, description="column of each layer in a CoNLL column file, from 0")
+    format: str | None = Field(default=None, description="reader's name; by the file's ending where it is not given")
+    columns: dict[str, int | str] | None = Field(default=None, description="where values stand: { form = 0, tag = 3 }")
     train_fraction: float = Field(
-        1.0, gt=0, le=1, description="part of the training documents, chosen by their content"
+        default=1.0, gt=0, le=1, description="part of the training documents, chosen by their content"
     )
 
 
 class AdapterSection(Section):
     """`[adapter]`: what an adapter takes; unset keys are the adapter's own defaults (the paper's)."""
 
-    key_width: int | None = Field(None, gt=0, description="width of the layer attention's queries and keys")
-    n_heads: int | None = Field(None, gt=0, description="attention heads")
-    dropout: float | None = Field(None, ge=0, lt=1, description="rate inside the adapter")
-    include_embeddings: bool | None = Field(None, description="mix the embedding view too")
-    pre_norm_layers: bool | None = Field(None, description="a LayerNorm on every view before it is mixed")
+    key_width: int | None = Field(default=None, gt=0, description="width of the layer attention's queries and keys")
+    n_heads: int | None = Field(default=None, gt=0, description="attention heads")
+    dropout: float | None = Field(default=None, ge=0, lt=1, description="rate in the adapter and in the head")
+    include_embeddings: bool | None = Field(default=None, description="mix the embedding view too")
+    pre_norm_layers: bool | None = Field(default=None, description="a LayerNorm on every view before it is mixed")
+    compute: Literal["fp32", "bf16"] | None = Field(
+        default=None, description="number type of the wide products in training"
+    )
 
     def chosen(self) -> dict[str, Any]:
         """Only what the file sets."""
@@ -66,27 +70,42 @@ class AdapterSection(Section):
 class TrainSection(Section):
     """`[train]`: the loop, with Hugging Face's names where it has one."""
 
-    learning_rate: float = Field(2e-3, gt=0, description="the schedule's peak")
-    num_train_epochs: int = Field(10, gt=0, description="passes over the training documents")
-    per_device_train_batch_size: int = Field(32, gt=0, description="documents in a batch")
-    seed: int = Field(13, description="start values, order and dropout")
+    learning_rate: float = Field(default=2e-3, gt=0, description="the schedule's peak")
+    num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
+    per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
+    per_device_eval_batch_size: int = Field(default=32, gt=0, description="documents in a batch of predicting")
+    seed: int = Field(default=42, ge=0, description="start values, order and dropout")
+    warmup_ratio: float = Field(default=0.3, gt=0, lt=1, description="part of the steps before the peak")
+    div_factor: float = Field(default=25.0, gt=0, description="peak rate / first rate")
+    final_div_factor: float = Field(default=1e4, gt=0, description="first rate / last rate")
+    adam_epsilon: float = Field(default=1e-8, gt=0, description="Adam's epsilon")
+    max_grad_norm: float = Field(default=0.0, ge=0, description="clips each task's gradient; 0: never")
+    early_stopping_patience: int = Field(
+        default=0, ge=0, description="epochs without a better dev score; 0: all epochs"
+    )
+    logging_steps: int = Field(default=50, gt=0, description="steps between lines of the log")
+    save_steps: int = Field(default=0, ge=0, description="steps between checkpoints beside each epoch's; 0: none")
 
 
 class Config(Section):
     """The whole file."""
 
     encoder: str = Field(description="a folder or a hub name")
-    store: str = Field("states", description="folder of the stored views")
-    layers: Literal["all", "last"] | list[int] = Field("all", description="views that are stored, 0 the embeddings")
-    dtype: Literal["fp32", "fp16", "bf16", "int8"] = Field("fp16", description="type they are stored in")
-    compute: Literal["fp32", "bf16"] = Field("fp32", description="arithmetic of the encoder")
-    window: int | None = Field(None, gt=0, description="pieces the encoder sees at once; its own limit where not given")
+    store: str = Field(default="states", description="folder of the stored views")
+    layers: Literal["all", "last"] | int | list[int] = Field(
+        default="all", description="views that are stored, 0 the embeddings"
+    )
+    dtype: Literal["fp32", "fp16", "bf16", "int8"] = Field(default="fp16", description="type they are stored in")
+    compute: Literal["fp32", "bf16"] = Field(default="fp32", description="arithmetic of the encoder")
+    window: int | None = Field(
+        default=None, gt=0, description="pieces the encoder sees at once; its own limit where not given"
+    )
     tasks: Names = Field(default_factory=list, description="columns, ner, chunk or feats:NAME; trained from one read")
-    method: str = Field("adapted", description="frozen, linear, fusion, agg, agg_tailor or adapted")
-    data: DataSection = Field(default_factory=DataSection)
+    method: str = Field(default="adapted", description="frozen, linear, fusion, agg, agg_tailor or adapted")
+    data: DataSection = DataSection()
     task: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options of a task, by its name")
-    adapter: AdapterSection = Field(default_factory=AdapterSection)
-    train: TrainSection = Field(default_factory=TrainSection)
+    adapter: AdapterSection = AdapterSection()
+    train: TrainSection = TrainSection()
 
     def need(self, *keys: str) -> None:
         """ConfigError naming the first of these dotted keys that is empty."""
@@ -163,21 +182,22 @@ def _change(values: dict[str, Any], change: str) -> None:
 
 def _from_folder(config: Config, folder: Path) -> Config:
     """The same config with its relative paths made to start where the reader stands."""
+    return _moved(config, lambda name: str(folder / Path(name).expanduser()), folder)
+
+
+def _moved(config: Config, move: Callable[[str], str], folder: Path = Path()) -> Config:
+    """Every path of the config moved; an encoder that is no folder is a name."""
     data = config.data
-    files = {split: [_path(folder, name) for name in getattr(data, split)] for split in ("train", "dev", "test")}
-    encoder = _path(folder, config.encoder) if (folder / config.encoder).is_dir() else config.encoder
-    changed = {"data": data.model_copy(update=files), "store": _path(folder, config.store), "encoder": encoder}
+    files = {split: [move(name) for name in getattr(data, split)] for split in ("train", "dev", "test")}
+    encoder = move(config.encoder) if (folder / config.encoder).is_dir() else config.encoder
+    changed = {"data": data.model_copy(update=files), "store": move(config.store), "encoder": encoder}
     return config.model_copy(update=changed)
 
 
-def _path(folder: Path, name: str) -> str:
-    return str(folder / Path(name).expanduser())
-
-
-def to_toml(config: Config) -> str:
-    """The resolved config as TOML; `load` gives it back. Keys that are not set are left out."""
-    plain = config.model_dump(exclude_none=True)
-    lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if not isinstance(value, dict)]
+def to_toml(config: Config, folder: Path) -> str:
+    """The resolved config as a TOML file that lies in `folder`; `load` gives it back. Unset keys are left out."""
+    plain = _moved(config, lambda name: os.path.relpath(name, folder)).model_dump(exclude_none=True)
+    lines = [f"{key} = {toml_value(value)}" for key, value in plain.items() if not isinstance(value, dict)]
     for key, value in plain.items():
         if isinstance(value, dict):
             lines += _table(key, value)
@@ -185,7 +205,7 @@ def to_toml(config: Config) -> str:
 
 
 def _table(name: str, values: Mapping[str, Any]) -> list[str]:
-    own = [f"{_key(key)} = {_toml(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    own = [f"{_key(key)} = {toml_value(value)}" for key, value in values.items() if not isinstance(value, dict)]
     tables = {key: value for key, value in values.items() if isinstance(value, dict)}
     inner = [line for key, value in tables.items() for line in _table(f"{name}.{_key(key)}", value)]
     return (["", f"[{name}]", *own] if own else []) + inner
@@ -193,14 +213,15 @@ def _table(name: str, values: Mapping[str, Any]) -> list[str]:
 
 def _key(name: str) -> str:
     bare = name and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
-    return name if bare else _toml(name)
+    return name if bare else toml_value(name)
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(_toml(item) for item in value)}]"
+        return f"[{', '.join(toml_value(item) for item in value)}]"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c for c in escaped) + '"'

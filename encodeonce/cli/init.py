@@ -52,7 +52,7 @@ train = {train}
 learning_rate = 2e-3   # peak of the 1cycle schedule
 num_train_epochs = 10
 per_device_train_batch_size = 32
-seed = 13
+seed = 42
 """
 
 

@@ -88,7 +88,11 @@ def cli(ctx: click.Context, debug: bool, quiet: bool) -> None:
     messages, level = Messages(), log.level
     log.addHandler(messages)
     log.setLevel(logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO)
-    ctx.call_on_close(lambda: (log.removeHandler(messages), log.setLevel(level)))
+
+    @ctx.call_on_close
+    def restore() -> None:
+        log.removeHandler(messages)
+        log.setLevel(level)
 
 
 def main() -> None:

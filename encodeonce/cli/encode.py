@@ -1,0 +1,152 @@
+"""`encodeonce encode`: run the frozen encoder over files once and keep what comes out."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import ConfigError
+from .options import columns_option, format_option, json_option, layers_of, set_option
+
+if TYPE_CHECKING:
+    from ..types import Spec
+    from .config import Config
+    from .steps import Encoded, Plan
+
+__all__ = ["encode"]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="CONFIG.toml | FILE...")
+@click.option("--encoder", "-e", help="A folder, a hub name, or quickstart (the packaged one).")
+@click.option("--output", "-o", "store", help="The store's folder.")
+@click.option("--layers", help="all, last, N (the last N) or a list such as 0,3,6.  [default: all]")
+@click.option("--dtype", type=click.Choice(["fp32", "fp16", "bf16", "int8"]), help="Stored type.  [default: fp16]")
+@click.option("--compute", type=click.Choice(["fp32", "bf16"]), help="The encoder's arithmetic.  [default: fp32]")
+@click.option("--window", type=int, help="Pieces the encoder sees at once.  [default: its limit]")
+@click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
+@click.option("--max-gb", type=float, help="Refuse before writing if the store would become larger (10^9 bytes).")
+@click.option("--num-shards", type=click.IntRange(min=1), default=1, help="Jobs that fill this store together.")
+@click.option("--shard-index", type=click.IntRange(min=0), default=0, help="This job's number, from 0.")
+@format_option
+@columns_option
+@set_option
+@json_option
+def encode(
+    files: tuple[str, ...],
+    encoder: str | None,
+    store: str | None,
+    layers: str | None,
+    dtype: str | None,
+    compute: str | None,
+    window: int | None,
+    dry_run: bool,
+    max_gb: float | None,
+    num_shards: int,
+    shard_index: int,
+    format: str | None,
+    columns: dict[str, int | str] | None,
+    changes: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Run the frozen encoder over files once and keep what comes out.
+
+    Give a config, whose train, dev and test files are encoded, or files with --encoder and -o. What is stored
+    already is not computed again; where nothing is missing, the encoder is not even loaded.
+    """
+    if shard_index >= num_shards:
+        raise click.UsageError(f"--shard-index {shard_index} must be less than --num-shards {num_shards}.")
+    given = {"encoder": encoder, "store": store, "dtype": dtype, "compute": compute, "window": window}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if layers is not None:
+        chosen["layers"] = layers_of(layers)  # type: ignore[assignment]
+    config = _config(files, chosen, format, columns, changes)
+    from ..store import Store
+    from . import steps
+
+    model = steps.pretrained(config)
+    spec = steps.spec_of(config, model)
+    path = Path(config.store)
+    names = [*config.data.train, *config.data.dev, *config.data.test]
+    documents = steps.documents_of(names, config.data.format, config.data.columns)
+    if dry_run:
+        plan = steps.planned(path, spec, documents, model)
+        click.echo(json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan))
+        return
+    opened = Store.open(path, spec)
+    max_bytes = None if max_gb is None else int(max_gb * 1e9)
+    done = steps.encode(opened, documents, model, max_bytes=max_bytes, part=(shard_index, num_shards))
+    click.echo(json.dumps({"store": config.store, **done.to_json()}) if as_json else _done_text(config, spec, done))
+
+
+def _config(
+    files: tuple[str, ...],
+    chosen: Mapping[str, object],
+    format: str | None,
+    columns: dict[str, int | str] | None,
+    changes: tuple[str, ...],
+) -> "Config":
+    """The config file with the flags put in, or one made of the flags alone."""
+    from .config import load, parse
+
+    if len(files) == 1 and files[0].endswith(".toml"):
+        config = load(Path(files[0]), changes)
+        data = {key: value for key, value in (("format", format), ("columns", columns)) if value is not None}
+        values = {**config.model_dump(), **chosen}
+        config = parse({**values, "data": {**values["data"], **data}}, "the command line")
+        config.need("data.train")
+        return config
+    if changes:
+        raise click.UsageError("--set changes a config file; with files, use the flags.")
+    for key, flag in (("encoder", "--encoder"), ("store", "-o")):
+        if key not in chosen:
+            raise click.UsageError(f"{flag} is needed where files are given instead of a config.")
+    missing = [name for name in files if not Path(name).exists()]
+    if missing:
+        raise ConfigError(f"There is no file {missing[0]}.")
+    return parse({**chosen, "data": {"train": list(files), "format": format, "columns": columns}}, "the command line")
+
+
+def _head(config: "Config", spec: "Spec") -> str:
+    layers = ", ".join(map(str, spec.layers))
+    return f"store      {config.store}: {spec.encoder}, layers {layers}, width {spec.width}, {spec.dtype}"
+
+
+def _plan_text(config: "Config", spec: "Spec", plan: "Plan") -> str:
+    return "\n".join(
+        [
+            _head(config, spec),
+            f"documents  {plan.asked:,}: {plan.hits:,} stored already, {plan.duplicates:,} repeated, "
+            f"{plan.missing:,} missing",
+            f"to write   {plan.rows:,} rows (pieces), {plan.bytes:,} bytes ({plan.bytes / 1e6:.1f} MB)",
+            "Nothing was written.",
+        ]
+    )
+
+
+def _done_text(config: "Config", spec: "Spec", done: "Encoded") -> str:
+    report = done.report
+    distinct = report.asked - report.duplicates
+    elsewhere = f", {report.elsewhere:,} left to or done by other jobs" if report.elsewhere else ""
+    lines = [
+        _head(config, spec),
+        f"documents  {report.asked:,}: {report.hits:,} hits ({100 * report.hits / max(1, distinct):.1f} %), "
+        f"{report.written:,} misses, {report.duplicates:,} repeated{elsewhere}",
+        f"written    {report.rows:,} pieces, {report.bytes:,} bytes in {report.shards} shards",
+    ]
+    if done.pieces_per_second is None:
+        lines.append(f"time       {done.seconds:.1f} s" + ("" if done.encoder_loaded else "; encoder not loaded"))
+    else:
+        lines.append(f"time       {done.seconds:.1f} s, {done.pieces_per_second:,.0f} pieces/s")
+    if report.windowed:
+        lines.append(
+            f"windowed   {report.windowed:,} items are longer than {spec.window} pieces and were cut with overlap"
+        )
+    if report.unknown_words:
+        lines.append(
+            f"unknown    {report.unknown_words:,} words have no piece of their own; the unknown piece stands for them"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""`encodeonce evaluate`: score a saved run on files."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import columns_option, format_option, json_option
+
+if TYPE_CHECKING:
+    from ..report.results import ResultsRow
+    from ..serve.bundle import Run
+
+__all__ = ["evaluate"]
+
+
+@click.command()
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--encoder", "-e", help="Where the run's encoder is now.")
+@click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
+@click.option("--split", default="test", show_default=True, help="What the results rows call these files.")
+@format_option
+@columns_option
+@json_option
+def evaluate(
+    run: Path,
+    files: tuple[str, ...],
+    encoder: str | None,
+    store: str | None,
+    split: str,
+    format: str | None,
+    columns: dict[str, int | str] | None,
+    as_json: bool,
+) -> None:
+    """Score a saved RUN on FILE, all scores of every task.
+
+    With --json, prints a list of results rows: one a task and metric.
+    """
+    from ..report.table import aligned
+    from .learning import command_line
+    from .running import predictor_of
+    from .steps import documents_of
+
+    predictor = predictor_of(run, encoder, store)
+    documents = documents_of(files, format, columns)
+    tasks = predictor.run.tasks
+    gold = {task.name: task.gold(documents) for task in tasks}
+    began = time.perf_counter()
+    answers = predictor.predict(documents)
+    seconds = time.perf_counter() - began
+    scores = {task.name: task.score(gold[task.name], [a[task.name] for a in answers]) for task in tasks}
+    click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded, {seconds:.1f} s", err=True)
+    if as_json:
+        rows = _rows(predictor.run, run, files, split, scores, command_line())
+        click.echo(json.dumps([row.to_json() for row in rows], indent=1))
+        return
+    lines = [
+        [name, metric, "undefined" if value is None else f"{value:,.0f}" if metric == "n" else f"{value:.2f}"]
+        for name, found in scores.items()
+        for metric, value in found.items()
+    ]
+    click.echo(aligned(["task", "metric", "value"], lines))
+
+
+def _rows(
+    run: "Run", folder: Path, files: tuple[str, ...], split: str, scores: dict[str, Any], command: str
+) -> list["ResultsRow"]:
+    """A row a task and metric; an undefined score has no row."""
+    from ..report.results import ResultsRow, now, surroundings
+    from .steps import label_of
+
+    here, started = surroundings(), now()
+    return [
+        ResultsRow(
+            experiment=folder.resolve().name,
+            dataset=", ".join(Path(name).name for name in files),
+            task=task,
+            encoder=label_of(run.spec.encoder),
+            method=run.variant.name,
+            variant="",
+            seed=run.training["settings"]["seed"],
+            split=split,
+            metric=metric,
+            value=value,
+            n=int(found["n"]),
+            train_s_per_batch=run.training["seconds_per_batch"],
+            train_s_total=run.training["seconds"],
+            params_trainable=run.training["parameters"][task],
+            started=started,
+            command=command,
+            **here,
+        )
+        for task, found in scores.items()
+        for metric, value in found.items()
+        if metric != "n" and value is not None
+    ]

@@ -1,0 +1,42 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+__all__ = ["columns_option", "format_option", "json_option", "layers_of", "set_option"]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _columns(ctx: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, int | str] | None:
+    if value is None:
+        return None
+    found: dict[str, int | str] = {}
+    for part in value.split(","):
+        name, equals, place = part.strip().partition("=")
+        if not equals or not name or not place:
+            raise click.BadParameter(f"{part!r}: write it as form=0,tag=3 (by number) or text=sentence (by name).")
+        found[name] = int(place) if place.lstrip("-").isdigit() else place
+    return found
+
+
+format_option: Decorator = click.option("--format", "-f", help="Reader's name; by the file's ending where not given.")
+columns_option: Decorator = click.option(
+    "--columns", callback=_columns, metavar="NAME=PLACE,...", help="Where values stand, such as form=0,tag=3."
+)
+json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+set_option: Decorator = click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a key of the config, such as train.seed=1."
+)
+
+
+def layers_of(text: str) -> str | int | list[int]:
+    """ "all", "last", "2" (the last two) or "0,3,6"."""
+    if "," in text:
+        try:
+            return [int(part) for part in text.split(",") if part.strip()]
+        except ValueError:
+            raise click.BadParameter(f"{text!r}: layers are numbers, such as 0,3,6.", param_hint="--layers") from None
+    return int(text) if text.isdigit() else text

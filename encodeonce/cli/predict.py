@@ -1,0 +1,96 @@
+"""`encodeonce predict`: fill a file's columns, or tag raw text, with a saved run."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import columns_option, format_option
+
+if TYPE_CHECKING:
+    from ..tasks import Task
+    from ..types import Document
+
+__all__ = ["predict"]
+
+WORD = re.compile(r"\w+(?:['’\-.]\w+)*|[^\w\s]")
+"""A word of raw text: letters and digits, with apostrophes, hyphens and points inside; or one other character."""
+
+
+@click.command()
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="[default: stdout]")
+@click.option("--encoder", "-e", help="Where the run's encoder is now.")
+@click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
+@format_option
+@columns_option
+def predict(
+    run: Path,
+    file: Path,
+    output: Path | None,
+    encoder: str | None,
+    store: str | None,
+    format: str | None,
+    columns: dict[str, int | str] | None,
+) -> None:
+    """Fill FILE's columns with what RUN predicts; all else in it stays as it is.
+
+    The output has the input's format. Raw text is cut into words, and comes out as columns: a word a line.
+    """
+    from ..corpus import format_of, read, write
+    from .running import predictor_of
+
+    predictor = predictor_of(run, encoder, store)
+    documents = read(file, format=format, columns=columns)
+    running_text = any(document.text and not document.words for document in documents)
+    if running_text:
+        documents = [cut for document in documents if (cut := words_of(document)).words]
+    answers = predictor.predict(documents)
+    values = filled(documents, answers, predictor.run.tasks)
+    target = output if output is not None else click.get_binary_stream("stdout")
+    if running_text:
+        write(target, documents, values, format="columns")
+    elif columns and format_of(file, format).name == "columns":
+        write(target, file, values, format=format, layout_columns=columns)
+    else:
+        write(target, file, values, format=format)
+    click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
+
+
+def words_of(document: "Document") -> "Document":
+    """Running text cut into words; a document that has words stays."""
+    return document if document.words else replace(document, words=tuple(WORD.findall(document.text)), text="")
+
+
+def filled(
+    documents: Sequence["Document"], answers: Sequence[dict[str, tuple[str, ...]]], tasks: Sequence["Task"]
+) -> dict[str, list[tuple[str, ...]]]:
+    """Column name -> a tuple of labels a document. A predicted attribute replaces its value inside FEATS."""
+    columns: dict[str, list[tuple[str, ...]]] = {}
+    for task in tasks:
+        column, _, attribute = str(getattr(task, "column", task.name)).partition(":")
+        predicted = [answer[task.name] for answer in answers]
+        if not attribute:
+            columns[column] = predicted
+            continue
+        before = columns.get(column) or [
+            document.columns.get(column, ("_",) * len(document.words)) for document in documents
+        ]
+        columns[column] = [
+            tuple(_with_feature(features, attribute, value) for features, value in zip(old, new, strict=True))
+            for old, new in zip(before, predicted, strict=True)
+        ]
+    return columns
+
+
+def _with_feature(features: str, name: str, value: str) -> str:
+    """ "Case=Nom", "Number", "Sing" -> "Case=Nom|Number=Sing"; "_" takes the attribute out."""
+    pairs = dict(feature.split("=", 1) for feature in features.split("|") if "=" in feature)
+    pairs.pop(name, None)
+    if value != "_":
+        pairs[name] = value
+    return "|".join(f"{key}={pairs[key]}" for key in sorted(pairs, key=str.lower)) or "_"

@@ -1,0 +1,57 @@
+"""A saved run made ready to answer: the bundle, its encoder, and the store it was trained on where that is at hand."""
+
+import logging
+from pathlib import Path
+
+from ..encoders.pretrained import Pretrained
+from ..errors import EncoderError, StoreError
+from ..serve.bundle import Run, load
+from ..serve.predictor import Predictor
+from ..store import Store
+from .config import load as load_config
+from .quickstart import encoder_name
+
+__all__ = ["encoder_of", "predictor_of"]
+
+log = logging.getLogger("encodeonce")
+
+
+def predictor_of(folder: Path, encoder: str | None = None, store: str | None = None) -> Predictor:
+    """The run in `folder`, with another place for its encoder or its store where these are given.
+
+    Raises RunError where the folder is no run or the encoder is another one, SpecMismatch for a given store of another
+    encoder. The store that the run's own config names is used where it is there and fits.
+    """
+    run = load(folder)
+    opened = Store.open(store, run.spec) if store else _own_store(folder, run)
+    try:
+        model = encoder_of(run, encoder)
+    except EncoderError as problem:
+        if opened is None or encoder is not None:
+            raise EncoderError(f"{problem} The run's encoder can be named with --encoder.") from None
+        log.warning(
+            "the run's encoder is not here (%s); only texts that %s holds can be answered", problem, opened.path
+        )
+        model = None
+    return Predictor(run, opened, model)
+
+
+def encoder_of(run: Run, name: str | None = None) -> Pretrained:
+    """The encoder a run was trained on, with the run's own settings; no weights are loaded."""
+    spec = run.spec
+    name = encoder_name(name or spec.encoder)
+    return Pretrained(name, compute=spec.compute, window=spec.window, overlap=spec.overlap)  # type: ignore[arg-type]
+
+
+def _own_store(folder: Path, run: Run) -> Store | None:
+    path = folder / "config.toml"
+    if not path.exists():
+        return None
+    place = Path(load_config(path).store)
+    if not (place / "store.json").exists():
+        return None
+    try:
+        return Store.open(place, run.spec)
+    except StoreError as problem:
+        log.warning("the store that %s names is not used: %s", path, problem)
+        return None

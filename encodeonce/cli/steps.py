@@ -1,0 +1,114 @@
+"""What the commands share: files to documents, a config to an encoder and a store, and filling it.
+
+Imports torch and the rooms below; a command imports this module when it runs, not when its help is shown.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..corpus import read
+from ..encoders.pretrained import Pretrained
+from ..store import FillReport, Store, estimate
+from ..types import Document, Spec
+from .quickstart import QUICKSTART, QUICKSTART_MODEL, encoder_name
+
+if TYPE_CHECKING:
+    from .config import Config
+
+__all__ = ["Encoded", "Plan", "documents_of", "encode", "label_of", "planned", "pretrained", "spec_of"]
+
+log = logging.getLogger("encodeonce")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What encoding would do: items asked for, stored already, repeated, missing; the missing rows and bytes."""
+
+    asked: int
+    hits: int
+    duplicates: int
+    missing: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What encoding did: the store's report, wall seconds, and whether the encoder's weights were ever loaded."""
+
+    report: FillReport
+    seconds: float
+    encoder_loaded: bool
+
+    @property
+    def pieces_per_second(self) -> float | None:
+        return self.report.rows / self.seconds if self.report.rows else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `seconds` is wall time."""
+        rest = {"seconds": self.seconds, "pieces_per_s": self.pieces_per_second, "encoder_loaded": self.encoder_loaded}
+        return {**asdict(self.report), **rest}
+
+
+def documents_of(
+    files: Sequence[str], format: str | None = None, columns: Mapping[str, int | str] | None = None
+) -> list[Document]:
+    """Every document of these files, in order."""
+    return [document for name in files for document in read(name, format=format, columns=columns)]
+
+
+def pretrained(config: "Config") -> Pretrained:
+    """The config's encoder; no weights are loaded."""
+    return Pretrained(encoder_name(config.encoder), compute=config.compute, window=config.window)
+
+
+def spec_of(config: "Config", model: Pretrained) -> Spec:
+    """What must have made the config's store. A folder is named absolutely, the packaged encoder by its name."""
+    folder = Path(config.encoder)
+    name = str(folder.resolve()) if folder.is_dir() else config.encoder
+    name = QUICKSTART_MODEL if name == QUICKSTART else name
+    return replace(model.spec(config.layers, config.dtype), encoder=name)
+
+
+def label_of(encoder: str) -> str:
+    """What results call an encoder: a hub name, or a folder's last part; never a path."""
+    return Path(encoder).resolve().name if Path(encoder).is_dir() or encoder.startswith("/") else encoder
+
+
+def planned(path: Path, spec: Spec, documents: Sequence[Document], model: Pretrained) -> Plan:
+    """Count without writing anything; the encoder's tokenizer is used, its weights are not loaded."""
+    distinct = {document.key: document for document in reversed(documents)}
+    keys = list(dict.fromkeys(document.key for document in documents))
+    if (path / "store.json").exists():
+        store = Store.open(path, spec)
+        spec, keys = store.spec, [keys[position] for position in store.missing(keys)]
+    rows = sum(len(pieces) for pieces in model.cut([distinct[key] for key in keys])) if keys else 0
+    size = estimate(spec, rows, len(keys)) if keys else 0
+    repeated = len(documents) - len(distinct)
+    return Plan(len(documents), len(distinct) - len(keys), repeated, len(keys), rows, size)
+
+
+def encode(
+    store: Store,
+    documents: Sequence[Document],
+    model: Pretrained,
+    *,
+    max_bytes: int | None = None,
+    part: tuple[int, int] = (0, 1),
+) -> Encoded:
+    """Fill the store and say what was done."""
+    from tqdm import tqdm
+
+    began = time.perf_counter()
+    with tqdm(unit=" pieces", unit_scale=True, desc="encode", disable=None, leave=False) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        report = store.fill(documents, model, max_bytes=max_bytes, part=part, progress=progress)
+    return Encoded(report, time.perf_counter() - began, model.loaded)

@@ -1,0 +1,98 @@
+"""`encodeonce train`: encode what is missing, train, save a run."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, set_option
+
+if TYPE_CHECKING:
+    from .config import Config
+    from .learning import Material, Trained
+
+__all__ = ["train"]
+
+
+@click.command()
+@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--output", "-o", "run", required=True, type=click.Path(file_okay=False, path_type=Path), help="RUN.")
+@set_option
+@json_option
+def train(config: Path, run: Path, changes: tuple[str, ...], as_json: bool) -> None:
+    """Encode what is missing, train, and save a run.
+
+    A run that was interrupted goes on where it was when the same command is given again. RUN holds the resolved
+    config, adapter and heads as safetensors, what made the stored views, a model card and a log.
+    """
+    from .config import load
+
+    chosen = load(config, changes)
+    chosen.need("tasks", "data.train")
+    from . import learning
+
+    settings, variant = learning.settings_of(chosen), learning.variant_of(chosen)
+    material = learning.prepare(chosen)
+    done = learning.train(material, variant, settings, folder=run)
+    _save(chosen, material, done, run)
+    if as_json:
+        click.echo(json.dumps(_values(material, done)))
+    else:
+        click.echo(_text(material, done, run))
+
+
+def _save(config: "Config", material: "Material", done: "Trained", run: Path) -> None:
+    from ..serve.bundle import Run, save
+    from .config import to_toml
+    from .learning import command_line, settings_of
+
+    training = {
+        "settings": settings_of(config).to_json(),
+        "train_fraction": config.data.train_fraction,
+        "examples": {split: len(documents) for split, documents in material.splits.items()},
+        "best": done.fit.best,
+        "steps": done.fit.steps,
+        "seconds": done.fit.seconds,
+        "seconds_per_batch": done.fit.seconds_per_batch,
+        "parameters": done.fit.parameters,
+    }
+    scores = {split: evaluation.scores for split, evaluation in done.evaluations.items()}
+    names = {split: ", ".join(Path(name).name for name in getattr(config.data, split)) for split in material.splits}
+    (run / "config.toml").write_text(to_toml(config, run), encoding="utf-8")
+    save(Run(done.method, done.tasks, done.variant, material.spec, training, scores, names, command_line()), run)
+
+
+def _values(material: "Material", done: "Trained") -> dict[str, object]:
+    return {
+        "scores": {split: evaluation.scores for split, evaluation in done.evaluations.items()},
+        "best": done.fit.best,
+        "encode": material.encoded.to_json(),
+        "seconds": done.fit.seconds,
+        "seconds_per_batch": done.fit.seconds_per_batch,
+        "parameters": done.fit.parameters,
+    }
+
+
+def _text(material: "Material", done: "Trained", run: Path) -> str:
+    from ..report.table import aligned
+
+    def shown(value: float | None) -> str:
+        return "undefined" if value is None else f"{value:.2f}"
+
+    header = ["task", "metric", *done.evaluations, "best epoch", "trainable"]
+    lines = []
+    for task in done.tasks:
+        scores = [shown(e.scores[task.name][task.metric]) for e in done.evaluations.values()]
+        best = str(done.fit.best[task.name]["epoch"])
+        lines.append([task.name, task.metric, *scores, best, f"{done.fit.parameters[task.name]:,}"])
+    report = material.encoded.report
+    distinct = report.asked - report.duplicates
+    stored = (
+        f"store: {report.hits:,} of {distinct:,} items were there, {report.written:,} encoded ({report.bytes:,} bytes)"
+    )
+    loaded = "" if material.encoded.encoder_loaded else "; encoder not loaded"
+    speed = (
+        f"train: {done.fit.steps:,} batches, {1000 * done.fit.seconds_per_batch:.1f} ms each, {done.fit.seconds:.1f} s"
+    )
+    return "\n".join([aligned(header, lines), "", stored + loaded, speed, f"saved: {run}"])

@@ -1,0 +1,86 @@
+"""`encode`: counts, dry run, second time all hits with no encoder loaded, parts, refusals."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from encodeonce.cli.options import layers_of
+from encodeonce.corpus import read
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.store import Store
+
+from .conftest import Run
+
+
+def encoded(run: Run, *args: object) -> dict[str, object]:
+    found = json.loads(run("encode", *args, "--json").stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_second_time_is_all_hits_and_no_encoder_is_loaded(run: Run, tiny: Path, corpus: Path) -> None:
+    files = (corpus / "train.conllu", corpus / "dev.conllu")
+    first = encoded(run, "-e", tiny, "-o", "s", *files)
+    documents = [document for name in files for document in read(name)]
+    distinct = {document.key for document in documents}
+    assert (first["asked"], first["written"], first["hits"]) == (72, len(distinct), 0)
+    assert first["duplicates"] == 72 - len(distinct)
+    assert first["encoder_loaded"] is True
+    assert first["rows"] == sum(len(p) for p in Pretrained(tiny).cut(list({d.key: d for d in documents}.values())))
+    second = encoded(run, "-e", tiny, "-o", "s", *files)
+    assert (second["hits"], second["written"], second["bytes"]) == (len(distinct), 0, 0)
+    assert second["encoder_loaded"] is False
+    assert second["pieces_per_s"] is None
+    text = run("encode", "-e", tiny, "-o", "s", *files).stdout
+    assert "100.0 %" in text
+    assert "encoder not loaded" in text
+
+
+def test_dry_run_counts_exactly_and_writes_nothing(run: Run, tiny: Path, corpus: Path, tmp_path: Path) -> None:
+    plan = encoded(run, "-e", tiny, "-o", "s", corpus / "train.conllu", "--dry-run")
+    assert not (tmp_path / "s").exists()
+    done = encoded(run, "-e", tiny, "-o", "s", corpus / "train.conllu")
+    assert (plan["missing"], plan["rows"], plan["duplicates"]) == (done["written"], done["rows"], done["duplicates"])
+    assert plan["bytes"] == pytest.approx(done["bytes"], rel=0.01)
+    after = encoded(run, "-e", tiny, "-o", "s", corpus / "train.conllu", corpus / "dev.conllu", "--dry-run")
+    assert after["hits"] == done["written"]
+    assert "Nothing was written." in run("encode", "-e", tiny, "-o", "t", corpus / "dev.conllu", "--dry-run").stdout
+
+
+def test_a_config_names_files_store_and_encoder(run: Run, config: Path, tmp_path: Path) -> None:
+    done = encoded(run, config, "--set", "layers=[1, 2]", "--dtype", "fp32")
+    assert done["asked"] == 84
+    spec = Store.open(tmp_path / "states").spec
+    assert (spec.layers, spec.dtype) == ((1, 2), "fp32")
+
+
+def test_jobs_fill_one_store_together(run: Run, tiny: Path, corpus: Path, tmp_path: Path) -> None:
+    for index in (1, 0):
+        encoded(run, "-e", tiny, "-o", "s", corpus / "train.conllu", "--num-shards", 2, "--shard-index", index)
+    documents = read(corpus / "train.conllu")
+    assert not Store.open(tmp_path / "s").missing([document.key for document in documents])
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["-o", "s", "{train}"], 2, "--encoder is needed"),
+        (["-e", "{tiny}", "{train}"], 2, "-o is needed"),
+        (["-e", "{tiny}", "-o", "s", "none.conllu"], 1, "There is no file none.conllu"),
+        (["-e", "{tiny}", "-o", "s", "{train}", "--layers", "7"], 1, "last 1 to 3"),
+        (["-e", "{tiny}", "-o", "s", "{train}", "--layers", "0,x"], 2, "layers are numbers"),
+        (["-e", "{tiny}", "-o", "s", "{train}", "--num-shards", "2", "--shard-index", "2"], 2, "must be less than"),
+        (["-e", "{tiny}", "-o", "s", "{train}", "--columns", "form"], 2, "write it as form=0,tag=3"),
+        (["-e", "{tiny}", "-o", "s", "{train}", "--max-gb", "0.000001"], 1, "Nothing was written"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    run: Run, tiny: Path, corpus: Path, args: list[str], code: int, message: str
+) -> None:
+    filled = [arg.format(tiny=tiny, train=corpus / "train.conllu") for arg in args]
+    assert message in run("encode", *filled, code=code).stderr
+
+
+def test_layers_of() -> None:
+    assert [layers_of(text) for text in ("all", "last", "2", "0,3,6")] == ["all", "last", 2, [0, 3, 6]]
