@@ -1,1 +1,83 @@
+"""Files to documents and back. One reader and writer a format, one file a format, found by name or by suffix.
 
+A format is a file of this room that has a `FORMAT`; nothing else lists them. Everything is UTF-8 whatever the locale,
+`.gz` is seen through, and "\\n" is the only line end.
+"""
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, DataError
+from ..resolve import available, nearest
+from ..types import Document
+from ._files import Target
+from ._format import Format
+
+__all__ = ["Format", "format_of", "formats", "read", "write"]
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """Every format by name."""
+    found = (importlib.import_module(f"{__name__}.{name}") for name in available("corpus"))
+    return {module.FORMAT.name: module.FORMAT for module in found if "FORMAT" in vars(module)}
+
+
+def format_of(source: Any, name: str | None = None) -> Format:
+    """The format called `name`, or the one that a path's suffix or an object's kind says.
+
+    Raises ConfigError listing the formats where neither says one.
+    """
+    known = formats()
+    if name is not None:
+        if name not in known:
+            raise ConfigError(
+                f"format={name!r} is not known. There is: {', '.join(known)}.{nearest(name, list(known))}"
+            )
+        return known[name]
+    if not isinstance(source, (str, Path)) or Path(source).is_dir():
+        return known["hub"]
+    suffix = Path(str(source).removesuffix(".gz")).suffix.lower()
+    for format_ in known.values():
+        if suffix in format_.suffixes:
+            return format_
+    listed = ", ".join(f"{f.name} ({' '.join(f.suffixes) or 'objects and folders'})" for f in known.values())
+    raise ConfigError(f"{source}: suffix {suffix!r} says no format. Name one with format=...; there is: {listed}.")
+
+
+def read(
+    source: Any, *, format: str | None = None, columns: Mapping[str, int | str] | None = None, **options: Any
+) -> list[Document]:
+    """Every example of a file, a folder or an object, as documents.
+
+    `columns` says where values stand, our name first: {"form": 0, "tag": 3} by number, {"text": "sentence"} by name.
+    `options` go to the format's own `read`. Raises DataError where there is no example, ConfigError where there is no
+    such format.
+    """
+    documents = format_of(source, format).read(source, columns=columns, **options)
+    if not documents:
+        named = source if isinstance(source, (str, Path)) else type(source).__name__
+        raise DataError(f"no examples in {named}: it is empty or holds only blank lines and comments.")
+    return documents
+
+
+def write(
+    target: Target,
+    source: str | Path | Iterable[Document],
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    format: str | None = None,
+    **options: Any,
+) -> None:
+    """Write `source` with `columns` put in: predictions in the format they came in.
+
+    `source` is a path (all its other content is kept) or documents (`format`, or the target's suffix, says the format).
+    `columns` hold one entry an item, in order: a sequence of labels, one a word, or one label.
+    """
+    named = source if isinstance(source, (str, Path)) else target
+    if format is None and not isinstance(named, (str, Path)):
+        raise ConfigError(f"Documents for a stream: name a format=...; there is: {', '.join(formats())}.")
+    format_of(named, format).write(target, source, columns, **options)

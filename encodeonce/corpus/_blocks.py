@@ -1,0 +1,111 @@
+"""Files of rows: blocks of lines that end at a blank line, kept whole so that a writer changes only cells."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import DataError
+from ._files import BOM, lines
+
+__all__ = ["Block", "blocks", "is_blank", "rewritten"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines that belong together: what stands before a sentence, its rows, and the blank line that ends it.
+
+    `lines` are as in the file, line ends included, the first of them being number `line`; `prefix` is a byte order mark
+    or nothing; `words` are the places in `lines` of the rows that are words, and `cells` the cells of those rows.
+    A block without words holds the comments and blank lines of no sentence.
+    """
+
+    path: str
+    line: int
+    prefix: str
+    lines: tuple[str, ...]
+    words: tuple[int, ...]
+    cells: tuple[tuple[str, ...], ...]
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Line number of each word's row; a `range` where the rows follow each other, as nearly all do."""
+        if self.words and self.words[-1] - self.words[0] + 1 == len(self.words):
+            return range(self.line + self.words[0], self.line + self.words[-1] + 1)
+        return tuple(self.line + at for at in self.words)
+
+    @property
+    def place(self) -> str:
+        """file:line of the first word (of the block where it has none)."""
+        return f"{self.path}:{self.line + (self.words[0] if self.words else 0)}"
+
+
+Cut = Callable[[str, str, int, list[str]], Block]
+"""`cut(path, prefix, line, lines) -> Block`: what a format makes of the lines of one block."""
+
+
+def is_blank(line: str) -> bool:
+    """Whether a line ends a sentence: only blanks, tabs and its line end. NBSP is a character, not a blank."""
+    return not line.strip(" \t\r\n")
+
+
+def blocks(path: str, cut: Cut, ends: Callable[[str], bool] = lambda line: False) -> Iterator[Block]:
+    """Stream the blocks of a file; every line is in exactly one. `ends(line)`: this line ends a sentence too."""
+    held: list[str] = []
+    prefix, start, full = "", 1, False
+    for line in lines(path):
+        if line == BOM:
+            prefix = BOM
+            continue
+        held.append(line)
+        blank = is_blank(line)
+        full = full or not blank
+        if (blank and full) or ends(line):
+            yield cut(path, prefix, start, held)
+            start += len(held)
+            held, prefix, full = [], "", False
+    if held or prefix:
+        yield cut(path, prefix, start, held)
+
+
+Replace = Callable[[str, Mapping[str, str], str], str]
+"""`replace(line, values, place) -> line`: one row with its new cells by column name."""
+
+
+def rewritten(
+    source: Iterable[Block], columns: Mapping[str, Sequence[Sequence[str | int]]], replace: Replace
+) -> Iterator[str]:
+    """The lines of a file with the given columns replaced; `columns` hold one sequence a sentence, one value a word.
+
+    Raises DataError naming the sentence where the numbers differ, and for values that would break the file.
+    """
+    ordinal = 0
+    names = list(columns)
+    for block in source:
+        yield block.prefix
+        out = list(block.lines)
+        if block.words:
+            values = [_of_sentence(name, columns[name], ordinal, block) for name in names]
+            numbers = block.numbers
+            for at, number, *row in zip(block.words, numbers, *values, strict=True):
+                if names:
+                    out[at] = replace(out[at], dict(zip(names, row, strict=True)), f"{block.path}:{number}")
+            ordinal += 1
+        yield from out
+    for name in names:
+        if len(columns[name]) != ordinal:
+            raise DataError(f"column {name!r} holds {len(columns[name])} sentences; the file has {ordinal}.")
+
+
+def _of_sentence(name: str, column: Sequence[Sequence[str | int]], ordinal: int, block: Block) -> list[str]:
+    """The values of one column for one sentence, checked."""
+    if ordinal >= len(column):
+        raise DataError(f"{block.place}: column {name!r} holds {len(column)} sentences; the file has more.")
+    values = [str(value) for value in column[ordinal]]
+    if len(values) != len(block.words):
+        raise DataError(f"{block.place}: column {name!r} has {len(values)} values for {len(block.words)} words.")
+    for value in values:
+        if not value or "\t" in value or "\n" in value or "\r" in value:
+            raise DataError(
+                f"{block.place}: column {name!r}: {value!r} cannot be written; "
+                "a cell is neither empty nor holds a tab or a line end."
+            )
+    return values

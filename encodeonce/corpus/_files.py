@@ -1,0 +1,114 @@
+"""Lines in, lines out: UTF-8 whatever the locale, .gz seen through, byte order mark apart, "\\n" the only line end.
+
+Never `str.splitlines`: U+2028, U+0085 and their like are characters of a word here, not line ends.
+"""
+
+import gzip
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from ..errors import DataError
+
+__all__ = ["BOM", "Target", "body", "lines", "stem", "write_text"]
+
+BOM = "\ufeff"
+
+Target = str | Path | BufferedIOBase
+"""Where to write: a path, or an open binary stream such as `sys.stdout.buffer`."""
+
+
+def lines(path: str | Path) -> Iterator[str]:
+    """Each line with its line end. A byte order mark comes alone, as a first line that is not counted.
+
+    Raises DataError with file:line for bytes that are not UTF-8, and naming the path for a file that is not there.
+    """
+    with _opened(path) as stream:
+        for number, raw in enumerate(stream, 1):
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as problem:
+                raise DataError(
+                    f"{path}:{number}:{problem.start + 1}: byte 0x{raw[problem.start]:02x} is not UTF-8. "
+                    "Convert the file, for instance with: iconv -f latin1 -t utf-8."
+                ) from None
+            if number == 1 and line.startswith(BOM):
+                yield BOM
+                line = line[1:]
+                if not line:
+                    continue
+            yield line
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[Iterable[bytes]]:
+    """The file's bytes, decompressed. Reading errors become DataErrors that name the path."""
+    try:
+        with open(path, "rb") as plain:
+            packed = plain.peek(2)[:2] == b"\x1f\x8b"
+            if packed:
+                with gzip.open(plain) as stream:
+                    yield stream
+            else:
+                yield plain
+    except FileNotFoundError:
+        raise DataError(f"There is no file {path}.") from None
+    except (EOFError, gzip.BadGzipFile) as problem:
+        raise DataError(f"{path} is a damaged gzip file: {problem}.") from None
+    except OSError as problem:
+        raise DataError(f"{path} cannot be read: {problem.strerror or problem}.") from None
+
+
+def body(line: str) -> str:
+    """A line without its line end (LF, CR LF, or a CR that ends the file)."""
+    if line.endswith("\n"):
+        line = line[:-1]
+    return line.removesuffix("\r")
+
+
+def stem(path: str | Path) -> str:
+    """The file's name without .gz and its format's suffix: names the items of a file that names none."""
+    return Path(Path(path).name.removesuffix(".gz")).stem
+
+
+def write_text(target: Target, chunks: Iterable[str]) -> None:
+    """Write UTF-8, exactly as given; gzip for a path that ends in .gz.
+
+    A path is written under a temporary name and renamed when complete: a reader never sees half a file, and the source
+    of what is written may be the target itself.
+    """
+    if not isinstance(target, (str, Path)):
+        for chunk in chunks:
+            target.write(chunk.encode("utf-8"))
+        return
+    path = Path(target)
+    if path.exists() and not path.is_file():  # a pipe or a device is written, not replaced
+        with open(path, "wb") as stream:
+            stream.writelines(chunk.encode("utf-8") for chunk in chunks)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as raw:
+        try:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                    packed.writelines(chunk.encode("utf-8") for chunk in chunks)
+            else:
+                raw.writelines(chunk.encode("utf-8") for chunk in chunks)
+            raw.flush()
+            os.chmod(raw.name, _mode(path))
+            os.replace(raw.name, path)
+        except BaseException:
+            Path(raw.name).unlink(missing_ok=True)
+            raise
+
+
+def _mode(path: Path) -> int:
+    """The permissions the file has, or that a new one would get."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

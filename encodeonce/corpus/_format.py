@@ -1,0 +1,22 @@
+"""What a reader's file says of itself; the folder is the list of formats (see `encodeonce.corpus`)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..types import Document
+
+__all__ = ["Format"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format's name, the suffixes it is known by (".gz" apart), and its two functions.
+
+    `read(path, *, columns=None, **options) -> list[Document]`; `write(target, source, columns, **options)`, where
+    `source` is a path in the format or documents, and `columns` hold the values to put in, one entry an item.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    read: Callable[..., list[Document]]
+    write: Callable[..., None]
