@@ -26,7 +26,7 @@ __all__ = [
     "width",
 ]
 
-NOT_FAMILIES = ("checkpoint", "encode", "frozen", "loading", "pieces", "pretrained", "slots", "stack", "windows")
+NOT_FAMILIES = ("checkpoint", "encode", "loading", "pieces", "pretrained", "slots", "stack", "windows")
 """The files of this room that are no family; every other file is one, named as its checkpoints' `model_type`."""
 
 TOKENIZER_FILES = (

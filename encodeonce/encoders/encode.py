@@ -69,9 +69,11 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def encode(
-    stack: Stack, pieces: Sequence[Pieces], layers: Sequence[int], *, budget: int, padding: int = 0
+    stack: Stack, pieces: Sequence[Pieces], layers: Sequence[int], *, budget: int, padding: int = 0, half: bool = False
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yields `(i, views)` for every item once, views fp32 [L, T, D] of `pieces[i]`, in the order items get finished.
+
+    `padding` is the id that fills short rows. `half` lets a GPU multiply in bf16 (on a CPU the stack itself does).
 
     Raises EncoderError naming item and block where the model itself gives inf or NaN.
     """
@@ -79,7 +81,8 @@ def encode(
     waiting: dict[int, tuple[np.ndarray, int]] = {}
     for batch in batches([len(job.ids) for job in jobs], budget):
         chosen = [jobs[index] for index in batch]
-        views = _views(stack, chosen, layers, padding, pieces)
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=half and torch.cuda.is_available()):
+            views = _views(stack, chosen, layers, padding, pieces)
         for row, job in enumerate(chosen):
             if job.keep_stop - job.keep_start == len(pieces[job.item]):
                 yield job.item, views[row, :, : len(job.ids)]
@@ -109,11 +112,10 @@ def _views(stack: Stack, jobs: list[Job], layers: Sequence[int], padding: int, p
     if min(lengths) < longest:
         mask = torch.arange(longest, device=device)[None, :] < torch.tensor(lengths, device=device)[:, None]
     positions = torch.arange(longest, device=device)[None]
-    with torch.no_grad():
-        first = stack.place(stack.lookup(torch.from_numpy(ids).to(device)), positions)
-        views = [first, *stack.run(first, mask, 0, max(layers), positions=positions)]
-        _check(stack, views, lengths, jobs, pieces)
-        return torch.stack([views[layer].float() for layer in layers], dim=1).cpu().numpy()
+    first = stack.place(stack.lookup(torch.from_numpy(ids).to(device)), positions)
+    views = [first, *stack.run(first, mask, 0, max(layers), positions=positions)]
+    _check(stack, views, lengths, jobs, pieces)
+    return torch.stack([views[layer].float() for layer in layers], dim=1).cpu().numpy()
 
 
 def _check(stack: Stack, views: list[Tensor], lengths: list[int], jobs: list[Job], pieces: Sequence[Pieces]) -> None:
