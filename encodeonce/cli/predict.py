@@ -11,6 +11,7 @@ import click
 from .options import columns_option, format_option
 
 if TYPE_CHECKING:
+    from ..corpus._files import Target
     from ..tasks import Task
     from ..types import Document
 
@@ -51,7 +52,7 @@ def predict(
         documents = [cut for document in documents if (cut := words_of(document)).words]
     answers = predictor.predict(documents)
     values = filled(documents, answers, predictor.run.tasks)
-    target = output if output is not None else click.get_binary_stream("stdout")
+    target: Target = click.get_binary_stream("stdout") if output is None else output
     if running_text:
         write(target, documents, values, format="columns")
     elif columns and format_of(file, format).name == "columns":

@@ -151,7 +151,7 @@ def _row_name(panel: Heat, row: int) -> str:
 
 def _cells(axis: Any, weights: np.ndarray, top: float) -> None:
     for (row, column), value in np.ndenumerate(weights):
-        colour = "white" if value > 0.6 * top else INK
+        colour = "white" if value > 0.55 * top else INK
         axis.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=8, color=colour)
 
 

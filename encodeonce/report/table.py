@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..metrics.significance import mean_sd, welch
 from .results import ResultsRow, latest
 
-__all__ = ["Score", "aligned", "comparison", "markdown", "scores"]
+__all__ = ["Score", "aligned", "comparison", "deciding", "markdown", "scores"]
 
 SIGNIFICANT = 0.05
 
@@ -37,14 +37,24 @@ class Score:
 def scores(rows: Sequence[ResultsRow], split: str = "test") -> dict[str, dict[str, Score]]:
     """task -> method -> Score over the seeds of `split`, in the order of the rows; a later row of a cell replaces it.
 
-    A method whose rows come in several variants (a learning rate aside) is split into "method (variant)".
+    Of several metrics of a task the one of its first row counts. A method whose rows come in several variants (learning
+    rate and company aside) is split into "method (variant)".
     """
-    chosen = [row for row in latest(rows) if row.split == split]
+    chosen = deciding(rows, split)
     label = labels(chosen)
     table: dict[str, dict[str, list[float]]] = {}
     for row in chosen:
         table.setdefault(row.task, {}).setdefault(label(row), []).append(row.value)
     return {task: {name: Score(tuple(values)) for name, values in by.items()} for task, by in table.items()}
+
+
+def deciding(rows: Sequence[ResultsRow], split: str) -> list[ResultsRow]:
+    """The rows that count in a table: of this split, the last of every cell, the first metric of each task."""
+    chosen = [row for row in latest(rows) if row.split == split]
+    metric: dict[str, str] = {}
+    for row in chosen:
+        metric.setdefault(row.task, row.metric)
+    return [row for row in chosen if row.metric == metric[row.task]]
 
 
 def labels(rows: Sequence[ResultsRow]) -> Callable[[ResultsRow], str]:
@@ -56,7 +66,7 @@ def labels(rows: Sequence[ResultsRow]) -> Callable[[ResultsRow], str]:
 
 
 def _shown(variant: str) -> str:
-    return " ".join(part for part in variant.split() if not part.startswith("lr="))
+    return " ".join(part for part in variant.split() if not part.startswith(("lr=", "joint=")))
 
 
 def comparison(
@@ -67,7 +77,7 @@ def comparison(
 ) -> tuple[list[str], list[list[str]]]:
     """Header and lines of methods x tasks with efficiency columns; `paper[task][method]` stands beside ours."""
     table = scores(rows, split)
-    chosen = [row for row in latest(rows) if row.split == split]
+    chosen = deciding(rows, split)
     label = labels(chosen)
     metric = {row.task: row.metric for row in chosen}
     methods = list(dict.fromkeys(label(row) for row in chosen))
