@@ -11,7 +11,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -23,7 +23,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Claim", "is_held", "room_for", "write_atomically"]
+__all__ = ["Claim", "is_held", "remove_unheld", "room_for", "write_atomically"]
 
 NO_ROOM = {errno.ENOSPC, errno.EFBIG, *([errno.EDQUOT] if hasattr(errno, "EDQUOT") else [])}
 
@@ -53,6 +53,28 @@ def is_held(path: Path) -> bool:
         os.close(handle)
 
 
+def remove_unheld(path: Path) -> bool:
+    """Remove a file unless a living process holds it, or may hold it because nothing here can tell."""
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        if fcntl is not None and lock(handle) is not True:
+            return False
+        if fcntl is None:
+            os.close(handle)
+            handle = -1
+        # held while it is removed: whoever claims it next sees that the path is no longer this file
+        path.unlink(missing_ok=True)
+    except PermissionError:  # Windows refuses to remove an open file
+        return False
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return True
+
+
 class Claim:
     """An open, locked temporary file. Leaving the `with` block without `publish` removes it."""
 
@@ -70,6 +92,8 @@ class Claim:
                 return None
             if locked is None:
                 os.close(handle)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
                 own = path.with_name(f"{path.stem}.{uuid.uuid4().hex}.tmp")
                 return cls(io.FileIO(os.open(own, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "r+"), own)
             # the last holder may have renamed or removed the file between our open and our lock

@@ -47,6 +47,7 @@ __all__ = [
     "parse_sealed",
     "sealed",
     "shard_name",
+    "shard_size",
 ]
 
 FORMAT = 1
@@ -205,13 +206,18 @@ def estimate(spec: Spec, rows: int, items: int, shard_bytes: int = SHARD_BYTES) 
     if items == 0:
         return 0
     total = item_bytes(spec, rows) + (items - 1) * item_bytes(spec, 0)
-    # a shard closes with the item that reaches shard_bytes, so it is half an item larger on average
-    shards = max(1, math.ceil(total / (shard_bytes + total / items / 2)))
-    one = Layout.of(spec, math.ceil(items / shards), math.ceil(rows / shards))
-    fixed = one.size - one.arrays["states"].start - item_bytes(spec, math.ceil(rows / shards))
-    fixed -= (math.ceil(items / shards) - 1) * item_bytes(spec, 0)
-    manifest = len(Manifest("0" * 32, items, rows, spec.layers, spec.width, spec.dtype, one.size, "0" * 32).to_bytes())
-    return total + shards * (one.arrays["states"].start + fixed + manifest)
+    # a shard closes with the item that brings it to shard_bytes, so it holds half an item more on average
+    shards = min(items, max(1, math.ceil(total / (shard_bytes + total / items / 2))))
+    each = shard_size(spec, math.ceil(items / shards), math.ceil(rows / shards))
+    surplus = item_bytes(spec, math.ceil(rows / shards)) + (math.ceil(items / shards) - 1) * item_bytes(spec, 0)
+    return total + shards * (each - surplus)
+
+
+def shard_size(spec: Spec, items: int, rows: int) -> int:
+    """Exact bytes on disk of one shard and its manifest."""
+    size = Layout.of(spec, items, rows).size
+    manifest = Manifest("0" * 32, items, rows, spec.layers, spec.width, spec.dtype, size, "0" * 32)
+    return size + len(manifest.to_bytes())
 
 
 def sync_folder(folder: Path) -> None:

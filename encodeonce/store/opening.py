@@ -1,4 +1,4 @@
-"""What stands in a folder before a shard is looked at: a store of this Spec, another one, nothing, or something else."""
+"""What stands in a folder before a shard is looked at: a store of this Spec, another one, or neither."""
 
 from dataclasses import replace
 from pathlib import Path

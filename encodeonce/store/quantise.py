@@ -46,7 +46,7 @@ def refuse_non_finite(states: Float[Tensor, "L T D"], dtype: str, layers: tuple[
     )
 
 
-def calibrate(items: list[Float[Tensor, "L T D"]]) -> Float[Tensor, "L D"]:
+def calibrate(items: list[Float[Tensor, "L _ D"]]) -> Float[Tensor, "L D"]:
     """Root mean square of every (layer, channel) over all rows, clamped to 1 % of the layer's median channel."""
     rows = sum(item.shape[1] for item in items)
     squares = torch.stack([item.double().square().sum(1) for item in items]).sum(0)

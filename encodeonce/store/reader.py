@@ -16,6 +16,7 @@ from torch import Tensor
 from ..errors import ConfigError, NotStored, StoreError
 from ..nn.packed import Packed
 from ..types import Document, Encoding, Spec
+from .claim import remove_unheld
 from .format import SHARD_BYTES, estimate, key_bytes, manifest_names
 from .lookup import Lookup
 from .opening import compare, create, read_spec, refuse_other_content
@@ -91,7 +92,9 @@ class Store:
     def refresh(self) -> None:
         """See the shards that other writers finished since; positions known before stay as they are."""
         known = {shard.manifest.name for shard in self._shards}
-        self._add([name for name in manifest_names(self.path) if name not in known])
+        fresh = [name for name in manifest_names(self.path) if name not in known]
+        if fresh:
+            self._add(fresh)
 
     def missing(self, keys: Sequence[str]) -> list[int]:
         """Positions in `keys` of the first occurrence of every key that is not stored."""
@@ -185,6 +188,8 @@ class Store:
         check_part(part)
         if shard_bytes < 1:
             raise ConfigError(f"shard_bytes={shard_bytes} must be at least 1.")
+        for leftover in self.path.glob("store.json*.tmp"):
+            remove_unheld(leftover)
         self.refresh()
         keys = [document.key for document in documents]
         found = self._find(keys)
@@ -194,7 +199,7 @@ class Store:
         if missing:
             items = dict(zip(missing, cut_items([documents[p] for p in missing], source), strict=True))
             jobs = self._jobs(keys, found, items, shard_bytes, part)
-            check_room(self.path, self.spec, jobs, shard_bytes, max_bytes)
+            check_room(self.path, self.spec, jobs, max_bytes)
         written, nbytes = fill_shards(self.path, self.spec, jobs, source, progress)
         self.refresh()
         done = [item.pieces for job in written for item in job.items]
@@ -275,7 +280,7 @@ class Store:
         self._mapped[shard] = None
         if len(self._mapped) > MAPPED:
             oldest = next(iter(self._mapped))
-            del self._mapped[oldest]
+            self._mapped.pop(oldest, None)
             self._shards[oldest].unmap()
         return self._shards[shard].mapping()
 
@@ -313,7 +318,7 @@ class Store:
             position = until
 
     def _groups(self, located: Located, n_layers: int) -> Iterator[tuple[Located, int, int]]:
-        """Neighbours of one shard that together fit the processor's cache, with their first row and one past the last."""
+        """Neighbours of one shard that fit the cache together, with their first row and one past the last."""
         limit = CACHED // (n_layers * self.spec.width * TORCH[self.spec.dtype].itemsize)
         group: Located = []
         first = stop = 0

@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 
 from ..errors import CorruptStore, StoreError
-from .claim import is_held
+from .claim import is_held, remove_unheld
 from .format import NAME, Manifest, manifest_names
 from .opening import read_spec
 from .reader import Store
@@ -97,27 +97,32 @@ def gc(path: PathLike, *, max_bytes: int | None = None, dry_run: bool = False) -
     """Remove what nobody reads; returns the names of the files removed (or, with `dry_run`, that would be).
 
     That is: temporary files and data without a manifest whose writer is dead, and shards whose items all are in others.
-    With `max_bytes`, whole shards go too, the oldest first, until the folder is no larger.
+    With `max_bytes`, whole shards go too, the oldest first, until the rest takes no more than that.
     """
     folder, spec = existing(path)
     shards = [Shard(folder, name, spec) for name in manifest_names(folder)]
-    gone = leftovers(folder)
+    dead = leftovers(folder)
     twins = duplicates(shards)
-    gone += [file for shard in twins for file in files_of(folder, shard.manifest.name)]
+    gone = [file for shard in twins for file in files_of(folder, shard.manifest.name)]
     if max_bytes is not None:
         kept = [shard for shard in shards if shard not in twins]
-        ages = {shard: (folder / f"{shard.manifest.name}.json").stat().st_mtime_ns for shard in kept}
-        size = sum(file.stat().st_size for file in folder.iterdir()) - sum(file.stat().st_size for file in gone)
-        for shard in sorted(kept, key=lambda shard: (ages[shard], shard.manifest.name)):
+        size = sum(file.stat().st_size for shard in kept for file in files_of(folder, shard.manifest.name))
+        for shard in sorted(kept, key=lambda shard: (age(folder, shard), shard.manifest.name)):
             if size <= max_bytes:
                 break
             files = files_of(folder, shard.manifest.name)
             size -= sum(file.stat().st_size for file in files)
             gone += files
     if not dry_run:
+        dead = [file for file in dead if remove_unheld(file)]
         for file in gone:
             file.unlink(missing_ok=True)
-    return [file.name for file in gone]
+    return [file.name for file in [*dead, *gone]]
+
+
+def age(folder: Path, shard: Shard) -> int:
+    """When the shard was finished, in nanoseconds of the file system's clock."""
+    return (folder / f"{shard.manifest.name}.json").stat().st_mtime_ns
 
 
 def leftovers(folder: Path) -> list[Path]:

@@ -29,7 +29,7 @@ from torch import Tensor
 from ..errors import ConfigError, StoreError, StoreFull
 from ..types import Document, Pieces, Spec
 from .claim import Claim, is_held, room_for, write_atomically
-from .format import Layout, Manifest, estimate, item_bytes, key_bytes, shard_name
+from .format import Layout, Manifest, item_bytes, key_bytes, shard_name, shard_size
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 
 __all__ = ["FillReport", "Item", "Source", "fill_shards", "plan"]
@@ -108,10 +108,10 @@ def plan(lengths: Sequence[int], spec: Spec, shard_bytes: int) -> list[range]:
     return runs
 
 
-def check_room(folder: Path, spec: Spec, jobs: Sequence[Job], shard_bytes: int, max_bytes: int | None) -> None:
-    """StoreFull before the first byte where the estimate passes the cap or the disk."""
+def check_room(folder: Path, spec: Spec, jobs: Sequence[Job], max_bytes: int | None) -> None:
+    """StoreFull before the first byte where what is to come passes the cap or the disk."""
     items, rows = sum(len(job.items) for job in jobs), sum(job.rows for job in jobs)
-    needed = estimate(spec, rows, items, shard_bytes)
+    needed = sum(shard_size(spec, len(job.items), job.rows) for job in jobs)
     held = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     what = f"{items:,} items ({rows:,} rows) need {needed:,} bytes"
     if max_bytes is not None and held + needed > max_bytes:
@@ -207,7 +207,11 @@ class ShardWriter:
         manifest = Manifest(
             self.job.name, n, self.job.rows, spec.layers, spec.width, spec.dtype, self.layout.size, digest
         ).to_bytes()
-        write_atomically(self.folder / f"{self.job.name}.json", manifest)
+        try:
+            write_atomically(self.folder / f"{self.job.name}.json", manifest)
+        except BaseException:
+            data.unlink(missing_ok=True)
+            raise
         log.debug("wrote shard %s: %d items, %d rows, %d bytes", self.job.name, n, self.job.rows, self.layout.size)
         return self.layout.size + len(manifest)
 
@@ -235,8 +239,9 @@ class ShardWriter:
         items = [self.job.items[position] for position in positions]
         missing = set(positions)
         for k, states in source.encode([item.pieces for item in items], self.spec.layers):
-            position = positions[k]
-            item = self.job.items[position]
+            if not 0 <= k < len(items):
+                raise StoreError(f"the encoder gave position {k} for {len(items)} items.")
+            position, item = positions[k], items[k]
             due = (len(self.spec.layers), len(item.pieces), self.spec.width)
             if states.shape != due or states.dtype != np.float32 or position not in missing:
                 raise StoreError(
