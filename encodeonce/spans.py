@@ -11,6 +11,7 @@ strict    by the scheme: a span that breaks its scheme is no span (IOB2: one tha
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from .errors import ConfigError, DataError
@@ -40,17 +41,23 @@ def split_tag(tag: str, place: str = "") -> tuple[str, str]:
 
     Raises DataError for anything that is no chunk tag, such as a part of speech; `place` goes into its message.
     """
+    cut = _split(tag)
+    if cut is None:
+        raise DataError(
+            f"{place + ': ' if place else ''}{tag!r} is no chunk tag. Chunk tags are O, or B, I, E, S, L or U alone or "
+            "before '-' and a type, as in 'B-PER'. For labels without spans, use accuracy (a tagging task)."
+        )
+    return cut
+
+
+@cache
+def _split(tag: str) -> tuple[str, str] | None:
     if tag == "O":
         return "O", ""
     prefix = _PREFIXES.get(tag[:1])
     if prefix and len(tag) == 1:
         return prefix, UNNAMED
-    if prefix and tag[1] == "-" and len(tag) > 2:
-        return prefix, tag[2:]
-    raise DataError(
-        f"{place + ': ' if place else ''}{tag!r} is no chunk tag. Chunk tags are O, or B, I, E, S, L or U alone or "
-        "before '-' and a type, as in 'B-PER'. For labels that mark no spans, use accuracy (a tagging task) instead."
-    )
+    return (prefix, tag[2:]) if prefix and tag[1] == "-" and len(tag) > 2 else None
 
 
 def to_spans(tags: Sequence[str], scheme: str = "IOB2", *, strict: bool = False, place: str = "") -> list[Span]:
@@ -59,7 +66,7 @@ def to_spans(tags: Sequence[str], scheme: str = "IOB2", *, strict: bool = False,
     Raises ConfigError for an unknown scheme and DataError for a tag that is no chunk tag.
     """
     _check(scheme)
-    cut = [split_tag(tag, place) for tag in tags]
+    cut = [_split(tag) or split_tag(tag, place) for tag in tags]
     found: list[Span] = []
     start = 0
     before, kind = "O", ""

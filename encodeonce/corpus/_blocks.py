@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from ..errors import DataError
 from ._files import BOM, lines
 
-__all__ = ["Block", "blocks", "is_blank", "rewritten"]
+__all__ = ["BLANK", "Block", "blocks", "is_blank", "rewritten"]
+
+BLANK = " \t\r\n"
+"""What a line may hold and still be blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,11 @@ Cut = Callable[[str, str, int, list[str]], Block]
 
 def is_blank(line: str) -> bool:
     """Whether a line ends a sentence: only blanks, tabs and its line end. NBSP is a character, not a blank."""
-    return not line.strip(" \t\r\n")
+    return not line.strip(BLANK)
 
 
-def blocks(path: str, cut: Cut, ends: Callable[[str], bool] = lambda line: False) -> Iterator[Block]:
-    """Stream the blocks of a file; every line is in exactly one. `ends(line)`: this line ends a sentence too."""
+def blocks(path: str, cut: Cut, mark: str | None = None) -> Iterator[Block]:
+    """Stream the blocks of a file; every line is in exactly one. A line that begins with `mark` ends a sentence too."""
     held: list[str] = []
     prefix, start, full = "", 1, False
     for line in lines(path):
@@ -56,9 +59,9 @@ def blocks(path: str, cut: Cut, ends: Callable[[str], bool] = lambda line: False
             prefix = BOM
             continue
         held.append(line)
-        blank = is_blank(line)
+        blank = not line.strip(BLANK)
         full = full or not blank
-        if (blank and full) or ends(line):
+        if (blank and full) or (mark and line.startswith(mark)):
             yield cut(path, prefix, start, held)
             start += len(held)
             held, prefix, full = [], "", False
@@ -66,8 +69,8 @@ def blocks(path: str, cut: Cut, ends: Callable[[str], bool] = lambda line: False
         yield cut(path, prefix, start, held)
 
 
-Replace = Callable[[str, Mapping[str, str], str], str]
-"""`replace(line, values, place) -> line`: one row with its new cells by column name."""
+Replace = Callable[[list[str], Mapping[str, list[str]], str], list[str]]
+"""`replace(rows, columns, place) -> rows`: the rows of one sentence with new cells by column name."""
 
 
 def rewritten(
@@ -78,21 +81,19 @@ def rewritten(
     Raises DataError naming the sentence where the numbers differ, and for values that would break the file.
     """
     ordinal = 0
-    names = list(columns)
     for block in source:
         yield block.prefix
         out = list(block.lines)
-        if block.words:
-            values = [_of_sentence(name, columns[name], ordinal, block) for name in names]
-            numbers = block.numbers
-            for at, number, *row in zip(block.words, numbers, *values, strict=True):
-                if names:
-                    out[at] = replace(out[at], dict(zip(names, row, strict=True)), f"{block.path}:{number}")
-            ordinal += 1
+        if block.words and columns:
+            values = {name: _of_sentence(name, column, ordinal, block) for name, column in columns.items()}
+            rows = replace([out[at] for at in block.words], values, block.place)
+            for at, row in zip(block.words, rows, strict=True):
+                out[at] = row
+        ordinal += bool(block.words)
         yield from out
-    for name in names:
-        if len(columns[name]) != ordinal:
-            raise DataError(f"column {name!r} holds {len(columns[name])} sentences; the file has {ordinal}.")
+    for name, column in columns.items():
+        if len(column) != ordinal:
+            raise DataError(f"column {name!r} holds {len(column)} sentences; the file has {ordinal}.")
 
 
 def _of_sentence(name: str, column: Sequence[Sequence[str | int]], ordinal: int, block: Block) -> list[str]:

@@ -63,10 +63,8 @@ def _opened(path: str | Path) -> Iterator[Iterable[bytes]]:
 
 
 def body(line: str) -> str:
-    """A line without its line end (LF, CR LF, or a CR that ends the file)."""
-    if line.endswith("\n"):
-        line = line[:-1]
-    return line.removesuffix("\r")
+    """A line without its line end; `line[len(body(line)):]` is the line end."""
+    return line.rstrip("\r\n")
 
 
 def stem(path: str | Path) -> str:

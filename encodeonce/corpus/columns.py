@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, DataError
 from ..types import Document
-from ._blocks import Block, blocks, is_blank, rewritten
+from ._blocks import BLANK, Block, blocks, is_blank, rewritten
 from ._files import BOM, Target, body, lines, stem, write_text
 from ._format import Format
 
@@ -23,6 +23,9 @@ DOCSTART = "-DOCSTART-"
 """First cell of a row that begins a document (CoNLL-2003)."""
 
 SEPARATORS = ("tab", "blank")
+
+_GAP = re.compile("[ \t]+")
+_EITHER = re.compile("([ \t]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,7 @@ class Layout:
         """The cells of one row, without its line end."""
         if self.separator == "tab":
             return text.split("\t")
-        return [cell for cell in re.split("[ \t]+", text) if cell]
-
-    def is_comment(self, text: str) -> bool:
-        return self.comments and text.startswith("#") and len(self.cells(text)) != self.n_columns
+        return [cell for cell in _GAP.split(text) if cell]
 
 
 def layout(path: str | Path, *, separator: str | None = None, comments: bool = False) -> Layout:
@@ -143,23 +143,26 @@ def _where(columns: Mapping[str, int | str] | None, shape: Layout, path: str | P
     return where
 
 
-def _is_docstart(line: str) -> bool:
-    return line.startswith(DOCSTART) and line[len(DOCSTART) :][:1] in ("", " ", "\t", "\r", "\n")
-
-
 def _blocks(path: str | Path, shape: Layout) -> Iterator[Block]:
-    return blocks(str(path), partial(_cut, shape=shape), ends=_is_docstart)
+    return blocks(str(path), partial(_cut, shape=shape), mark=DOCSTART)
+
+
+def _is_docstart(line: str) -> bool:
+    return re.split("[ \t\r\n]", line, maxsplit=1)[0] == DOCSTART
 
 
 def _cut(path: str, prefix: str, start: int, held: list[str], *, shape: Layout) -> Block:
     at: list[int] = []
     cells: list[tuple[str, ...]] = []
+    tabs = shape.separator == "tab"
     for index, line in enumerate(held):
-        text = body(line)
-        if is_blank(line) or _is_docstart(line) or shape.is_comment(text):
+        if not line.strip(BLANK) or (line.startswith(DOCSTART) and _is_docstart(line)):
             continue
-        row = tuple(shape.cells(text))
+        text = line.rstrip("\r\n")
+        row = tuple(text.split("\t") if tabs else filter(None, _GAP.split(text)))
         if len(row) != shape.n_columns:
+            if shape.comments and line.startswith("#"):
+                continue
             hint = " For comment lines, read with comments=True." if text.startswith("#") else ""
             raise DataError(
                 f"{path}:{start + index}: {len(row)} cells divided by {shape.separator}; line {shape.line} has "
@@ -170,22 +173,26 @@ def _cut(path: str, prefix: str, start: int, held: list[str], *, shape: Layout) 
     return Block(path, start, prefix, tuple(held), tuple(at), tuple(cells))
 
 
-def _replaced(line: str, values: Mapping[str, str], place: str, *, where: Mapping[str, int], shape: Layout) -> str:
-    """One row with cells changed in place, or added behind the last; what divides the others stays."""
-    text = body(line)
-    parts = text.split("\t") if shape.separator == "tab" else re.split("([ \t]+)", text)
-    cells = [i for i, part in enumerate(parts) if shape.separator == "tab" or (part and part.strip(" \t"))]
-    added = []
-    for name, value in values.items():
-        if shape.separator == "blank" and " " in value:
-            raise DataError(f"{place}: column {name!r}: {value!r} holds a blank and blanks divide this file's cells.")
-        if name in where:
-            parts[cells[where[name]]] = value
-        else:
-            added.append(value)
-    glue = "\t" if shape.separator == "tab" else ""
-    between = "\t" if shape.separator == "tab" else " "
-    return between.join([glue.join(parts), *added]) + line[len(text) :]
+def _replaced(
+    rows: list[str], columns: Mapping[str, list[str]], place: str, *, where: Mapping[str, int], shape: Layout
+) -> list[str]:
+    """Rows with cells changed in place, or added behind the last; what divides the others stays."""
+    tabs = shape.separator == "tab"
+    for name, values in columns.items():
+        if not tabs and (bad := next((value for value in values if " " in value), None)):
+            raise DataError(f"{place}: column {name!r}: {bad!r} holds a blank and blanks divide this file's cells.")
+    out = []
+    for ordinal, line in enumerate(rows):
+        text = line.rstrip("\r\n")
+        parts = _EITHER.split(text) if not tabs else re.split("(\t)", text)
+        cells = range(0, len(parts), 2) if tabs else [i for i in range(0, len(parts), 2) if parts[i]]
+        for name, values in columns.items():
+            if name in where:
+                parts[cells[where[name]]] = values[ordinal]
+            else:
+                parts += ["\t" if tabs else " ", values[ordinal]]
+        out.append("".join(parts) + line[len(text) :])
+    return out
 
 
 def _built(document: Document, names: Sequence[str]) -> Block:

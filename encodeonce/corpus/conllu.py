@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, DataError
 from ..types import Document
-from ._blocks import Block, blocks, is_blank, rewritten
+from ._blocks import BLANK, Block, blocks, is_blank, rewritten
 from ._files import Target, body, stem, write_text
 from ._format import Format
 
@@ -121,9 +121,9 @@ def _cut(path: str, prefix: str, start: int, lines: list[str]) -> Block:
     cells: list[tuple[str, ...]] = []
     others: list[tuple[int, str]] = []
     for index, line in enumerate(lines):
-        if line.startswith("#") or is_blank(line):
+        if line.startswith("#") or not line.strip(BLANK):
             continue
-        row = tuple(body(line).split("\t"))
+        row = tuple(line.rstrip("\r\n").split("\t"))
         if len(row) != 10:
             raise DataError(
                 f"{path}:{start + index}:{len(row)}: a row of {len(row)} tab-separated columns; CoNLL-U has 10."
@@ -175,12 +175,13 @@ def _check_heads(block: Block) -> None:
             )
 
 
-def _replaced(line: str, values: Mapping[str, str], place: str) -> str:
-    text = body(line)
-    cells = text.split("\t")
-    for name, value in values.items():
-        cells[COLUMNS.index(name) + 1] = value
-    return "\t".join(cells) + line[len(text) :]
+def _replaced(rows: list[str], columns: Mapping[str, list[str]], place: str) -> list[str]:
+    cells = [row.split("\t") for row in rows]  # the line end stays on the last cell
+    for name, values in columns.items():
+        at = COLUMNS.index(name) + 1
+        for row, value in zip(cells, values, strict=True):
+            row[at] = value if at < 9 else value + row[at][len(row[at].rstrip("\r\n")) :]
+    return ["\t".join(row) for row in cells]
 
 
 def _built(document: Document) -> Block:

@@ -33,23 +33,23 @@ def detect(tags: Iterable[Sequence[str]]) -> Scheme:
 
     Raises DataError for a tag that is no chunk tag.
     """
+    sentences = [sentence for sentence in tags if any(tag != "O" for tag in sentence)]
     letters: Counter[str] = Counter()
     begins: Counter[str] = Counter()
-    broken: dict[str, int] = dict.fromkeys(SCHEMES, 0)
     n_spans = 0
-    for sentence in tags:
+    for sentence in sentences:
         letters.update(tag[:1] for tag in sentence)
         spans = to_spans(sentence)
         n_spans += len(spans)
-        ends: dict[int, str] = {span.stop: span.type for span in spans}
-        begins.update(split_tag(sentence[s.start])[0] for s in spans if ends.get(s.start) != s.type)
-        for scheme in SCHEMES if spans else ():
-            broken[scheme] += len(spans) - len(to_spans(sentence, scheme, strict=True))
-    name, evidence = _decide(letters, begins, broken, n_spans)
+        ends = {span.stop: span.type for span in spans}
+        begins.update(sentence[span.start][:1] for span in spans if ends.get(span.start) != span.type)
+    name, evidence = _decide(sentences, letters, begins, n_spans)
     return Scheme(name, evidence, n_spans, begins["B"], begins["I"])
 
 
-def _decide(letters: Counter[str], begins: Counter[str], broken: dict[str, int], n_spans: int) -> tuple[str, str]:
+def _decide(
+    sentences: list[Sequence[str]], letters: Counter[str], begins: Counter[str], n_spans: int
+) -> tuple[str, str]:
     """The name and its reason, from what was counted."""
     if not n_spans:
         return "IOB2", "no spans, so every scheme fits; IOB2 by convention"
@@ -57,17 +57,22 @@ def _decide(letters: Counter[str], begins: Counter[str], broken: dict[str, int],
     if all(ends.values()):
         return "mixed", f"{ends['BIOES']} tags of BIOES (E, S) and {ends['BILOU']} tags of BILOU (L, U)"
     for scheme, count in ends.items():
-        if count and broken[scheme]:
-            return "mixed", f"{count} tags of {scheme}, but {broken[scheme]} of {n_spans} spans break it"
+        if count and (broken := _broken(sentences, scheme)):
+            return "mixed", f"{count} tags of {scheme}, but {broken} of {n_spans} spans break it"
         if count:
             return scheme, f"{count} tags that only {scheme} has; all {n_spans} spans keep it"
-    if not broken["IOB2"]:
+    if not _broken(sentences, "IOB2"):
         return "IOB2", f"all {n_spans} spans begin with B"
-    if not broken["IOB1"]:
+    if not _broken(sentences, "IOB1"):
         return "IOB1", f"{begins['I']} spans begin with I, and B stands only right after a span of the same type"
     return "mixed", (
         f"of {n_spans} spans, {begins['B']} begin with B where IOB1 has I, {begins['I']} with I where IOB2 has B"
     )
+
+
+def _broken(sentences: list[Sequence[str]], scheme: str) -> int:
+    """How many spans, found by the lenient rule, are not written as a scheme asks."""
+    return sum(len(to_spans(tags)) - len(to_spans(tags, scheme, strict=True)) for tags in sentences)
 
 
 def convert(tags: Sequence[str], source: str, target: str, *, strict: bool = True, place: str = "") -> list[str]:

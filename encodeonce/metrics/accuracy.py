@@ -46,7 +46,7 @@ def per_label(gold: Labels, predicted: Labels) -> dict[str, dict[str, float | No
     }
 
 
-def ratio(part: int | float, whole: int | float) -> float | None:
+def ratio(part: int, whole: int) -> float | None:
     """part of whole in per cent; None where there is nothing to divide by."""
     return 100.0 * part / whole if whole else None
 

@@ -119,7 +119,7 @@ def test_conversion_never_changes_the_rule_in_silence() -> None:
     with pytest.raises(DataError, match=r"f:1: tags \['I-x'\] of words 1 to 1 break IOB2.*strict=False"):
         convert(["O", "I-x"], "IOB2", "BIOES", place="f:1")
     assert convert(["O", "I-x"], "IOB2", "BIOES", strict=False) == ["O", "S-x"]
-    with pytest.raises(ConfigError, match="scheme='IOB' is not known. There is: IOB1, IOB2, BIOES, BILOU"):
+    with pytest.raises(ConfigError, match=r"scheme='IOB' is not known. There is: IOB1, IOB2, BIOES, BILOU"):
         convert(["O"], "IOB", "BIOES")
     with pytest.raises(ConfigError, match="overlaps"):
         from_spans([("x", 0, 2), ("x", 1, 3)], 3)
@@ -128,7 +128,7 @@ def test_conversion_never_changes_the_rule_in_silence() -> None:
 
 
 @pytest.mark.parametrize("name", ["ncbi-disease", "jnlpba", "sciie", "bc5cdr_typed"])
-def test_real_files_are_iob2(shared: Path, name: str) -> None:
+def test_real_files_are_iob2(unchecked: None, shared: Path, name: str) -> None:
     from encodeonce.corpus import read
 
     found = detect(d.columns["tag"] for d in read(shared / "data" / "science" / "ner" / name / "dev.conll.gz"))
