@@ -170,7 +170,7 @@ def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
     return [
         f"Test scores, mean ± sd over seeds {', '.join(map(str, seeds))}. Best in bold; ≈ marks what does not differ "
         "from it (Welch's t-test, p ≥ 0.05).",
-        f"ms/batch: training{of_tasks}, reading included; train s: scoring dev included; encode s: the one encoding pass "
+        f"ms/batch: training{of_tasks}, reading included; train s: scoring dev included; encode s: the one pass "
         "that all methods share (empty where the store held some items before); trainable: parameters of one task; "
         "peak MB: resident memory of the whole process.",
         f"Learning rates: {chosen}.",

@@ -1,6 +1,7 @@
 """`encodeonce predict`: fill a file's columns, or tag raw text, with a saved run."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +53,7 @@ def predict(
         documents = [cut for document in documents if (cut := words_of(document)).words]
     answers = predictor.predict(documents)
     values = filled(documents, answers, predictor.run.tasks)
-    target: Target = click.get_binary_stream("stdout") if output is None else output
+    target: Target = sys.stdout.buffer if output is None else output
     if running_text:
         write(target, documents, values, format="columns")
     elif columns and format_of(file, format).name == "columns":

@@ -1,0 +1,49 @@
+"""`init` writes a config that works at once, and replaces nothing unasked."""
+
+from pathlib import Path
+
+import pytest
+
+from encodeonce.cli.config import TrainSection, load
+from encodeonce.cli.init import METHODS
+from encodeonce.methods.aggregate import VARIANTS, Variant
+from encodeonce.train.settings import Settings
+
+from .conftest import Run
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_gives_a_valid_config(run: Run, method: str, corpus: Path, tiny: Path, tmp_path: Path) -> None:
+    args = ("--task", "upos", "--task", "feats:Number", "--train", corpus / "train.conllu", "--encoder", tiny)
+    run("init", method, *args, "-o", tmp_path / "new" / "c.toml")
+    config = load(tmp_path / "new" / "c.toml")
+    assert (config.method, config.tasks, config.data.dev) == (method, ["upos", "feats:Number"], [])
+    assert Path(config.encoder).resolve() == tiny.resolve()
+    assert Path(config.data.train[0]).resolve() == (corpus / "train.conllu").resolve()
+    assert Settings(**config.train.model_dump()) == Settings()
+    assert Variant(method, **config.adapter.chosen()) == Variant(method)
+
+
+def test_the_config_trains_at_once(run: Run, corpus: Path, tiny: Path) -> None:
+    files = [arg for split in ("train", "dev", "test") for arg in (f"--{split}", corpus / f"{split}.conllu")]
+    run("init", "linear", "--task", "upos", *files, "--encoder", tiny)
+    assert "upos" in run("train", "config.toml", "-o", "run", "--set", "train.num_train_epochs=1").stdout
+
+
+def test_a_file_that_is_there_stays(run: Run, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("mine")
+    args = ("init", "linear", "--task", "upos", "--train", corpus / "train.conllu")
+    assert "is there already" in run(*args, code=1).stderr
+    assert (tmp_path / "config.toml").read_text() == "mine"
+    run(*args, "--force")
+
+
+def test_an_unknown_method_names_the_nearest(run: Run, corpus: Path) -> None:
+    wrong = run("init", "adaptd", "--task", "upos", "--train", corpus / "train.conllu", code=1)
+    assert "Did you mean 'adapted'?" in wrong.stderr
+
+
+def test_the_tables_here_are_those_of_the_rooms_below() -> None:
+    """The command line repeats names so that help and init need no torch; they must not drift apart."""
+    assert list(METHODS) == list(VARIANTS)
+    assert TrainSection().model_dump() == Settings().to_json()

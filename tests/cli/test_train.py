@@ -1,0 +1,183 @@
+"""`train`, and what a run answers: `evaluate`, `predict`, `inspect`."""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from encodeonce.cli.config import load
+from encodeonce.cli.learning import fraction
+from encodeonce.cli.main import cli
+from encodeonce.cli.predict import WORD, _with_feature
+from encodeonce.corpus import read
+from encodeonce.serve.bundle import load as load_run
+from encodeonce.types import Document
+
+from .conftest import Run
+
+
+@pytest.fixture(scope="module")
+def trained(tiny: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with config.toml, states/ and run/ (upos and deprel, linear)."""
+    folder = tmp_path_factory.mktemp("trained")
+    files = "".join(f'{split} = "{corpus / split}.conllu"\n' for split in ("train", "dev", "test"))
+    (folder / "config.toml").write_text(
+        f'encoder = "{tiny}"\ntasks = ["upos", "deprel"]\nmethod = "linear"\n[data]\n{files}'
+        "[train]\nnum_train_epochs = 6\nper_device_train_batch_size = 8\nlearning_rate = 0.05\n"
+    )
+    done = CliRunner().invoke(cli, ["train", str(folder / "config.toml"), "-o", str(folder / "run"), "--json"])
+    assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
+    (folder / "train.json").write_text(done.stdout)
+    return folder
+
+
+def test_train_saves_a_run_and_says_what_it_did(trained: Path, tiny: Path) -> None:
+    said = json.loads((trained / "train.json").read_text())
+    assert said["scores"]["test"]["upos"]["accuracy"] > 80
+    assert said["encode"]["written"] > 0
+    run = load_run(trained / "run")
+    assert [task.name for task in run.tasks] == ["upos", "deprel"]
+    assert run.training["best"] == said["best"]
+    assert run.data == {"train": "train.conllu", "dev": "dev.conllu", "test": "test.conllu"}
+    assert run.command.startswith("encodeonce ")
+    resolved = load(trained / "run" / "config.toml")
+    assert (Path(resolved.store).resolve(), resolved.train.num_train_epochs) == ((trained / "states").resolve(), 6)
+    assert Path(resolved.encoder).resolve() == tiny.resolve()
+
+
+def test_training_again_hits_everything_and_keeps_the_scores(run: Run, trained: Path) -> None:
+    again = json.loads(run("train", trained / "config.toml", "-o", trained / "run", "--json").stdout)
+    before = json.loads((trained / "train.json").read_text())
+    assert again["scores"] == before["scores"]
+    assert again["encode"]["written"] == 0
+    assert again["encode"]["encoder_loaded"] is False
+
+
+def test_train_prints_a_table_and_the_hits(run: Run, config: Path, tmp_path: Path) -> None:
+    text = run(
+        "train", config, "-o", tmp_path / "run", "--set", "train.num_train_epochs=1", "--set", "method=frozen"
+    ).stdout
+    assert "upos" in text
+    assert "accuracy" in text
+    assert "0 of" in text
+    assert f"saved: {tmp_path / 'run'}" in text
+
+
+def test_a_run_of_other_settings_is_not_continued(run: Run, trained: Path) -> None:
+    wrong = run("train", trained / "config.toml", "-o", trained / "run", "--set", "train.seed=7", code=1)
+    assert "started differently" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("method=lineer", "Did you mean 'linear'?"),
+        ("tasks=[]", "tasks is not set"),
+        ("tasks=upoz", "Did you mean 'upos'?"),
+        ("task.ner.piece=last", "'ner' is not one of tasks"),
+        ("train.learning_rate=-1", "greater than 0"),
+    ],
+)
+def test_wrong_settings_are_refused(run: Run, config: Path, tmp_path: Path, change: str, message: str) -> None:
+    assert message in run("train", config, "-o", tmp_path / "run", "--set", change, code=1).stderr
+
+
+def test_evaluate_gives_what_training_measured(run: Run, trained: Path, corpus: Path) -> None:
+    rows = json.loads(run("evaluate", trained / "run", corpus / "test.conllu", "--json").stdout)
+    measured = json.loads((trained / "train.json").read_text())["scores"]["test"]
+    assert {row["task"]: row["value"] for row in rows if row["metric"] == "accuracy"} == {
+        name: scores["accuracy"] for name, scores in measured.items()
+    }
+    assert {row["encoder"] for row in rows} == {load_run(trained / "run").spec.encoder.rpartition("/")[2]}
+    assert all(row["n"] == measured[row["task"]]["n"] for row in rows)
+    assert "from the store" in run("evaluate", trained / "run", corpus / "test.conllu").stderr
+
+
+def test_predictions_fill_the_columns_and_nothing_else(run: Run, trained: Path, corpus: Path, tmp_path: Path) -> None:
+    run("predict", trained / "run", corpus / "test.conllu", "-o", "out.conllu")
+    before = [line.split("\t") for line in (corpus / "test.conllu").read_text().splitlines()]
+    after = [line.split("\t") for line in (tmp_path / "out.conllu").read_text().splitlines()]
+    untouched = [0, 1, 2, 4, 5, 6, 8, 9]
+    for old, new in zip(before, after, strict=True):
+        assert len(old) == len(new)
+        if len(old) == 10:
+            assert [old[i] for i in untouched] == [new[i] for i in untouched]
+    documents = read(tmp_path / "out.conllu")
+    gold = read(corpus / "test.conllu")
+    words = [
+        (g, p)
+        for a, b in zip(gold, documents, strict=True)
+        for g, p in zip(a.columns["upos"], b.columns["upos"], strict=True)
+    ]
+    rows = json.loads(run("evaluate", trained / "run", corpus / "test.conllu", "--json").stdout)
+    assert 100 * sum(g == p for g, p in words) / len(words) == pytest.approx(rows[0]["value"])
+    assert run("predict", trained / "run", corpus / "test.conllu").stdout == (tmp_path / "out.conllu").read_text()
+
+
+def test_columns_and_new_text_are_encoded_live(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.conll").write_text("x every\nx bird\nx paints\nx a\nx house\nx .\n\n")
+    done = run("predict", trained / "run", "new.conll", "--columns", "form=1", "-o", "out.conll")
+    assert "1 encoded" in done.stderr
+    lines = (tmp_path / "out.conll").read_text().splitlines()
+    assert [line.split()[:2] for line in lines[:6]] == [
+        ["x", w] for w in ("every", "bird", "paints", "a", "house", ".")
+    ]
+    assert all(len(line.split()) == 4 for line in lines[:6])
+
+
+def test_a_wrong_encoder_is_refused(run: Run, trained: Path, corpus: Path, minilm: Path) -> None:
+    wrong = run("evaluate", trained / "run", corpus / "test.conllu", "--encoder", minilm, code=1)
+    assert "weights" in wrong.stderr
+
+
+def test_inspect_is_the_mean_of_each_labels_words(run: Run, trained: Path, corpus: Path) -> None:
+    panels = json.loads(run("inspect", trained / "run", corpus / "test.conllu", "--json").stdout)
+    assert [panel["task"] for panel in panels] == ["upos", "deprel"]
+    gold = [tag for document in read(corpus / "test.conllu") for tag in document.columns["upos"]]
+    alpha = load_run(trained / "run").method.part("upos").adapter.state_dict()["alpha"].double().softmax(0).numpy()
+    for label in panels[0]["labels"]:
+        assert label["words"] == gold.count(label["label"])
+        np.testing.assert_allclose(label["weights"], alpha, atol=1e-5)  # linear reads every word alike
+
+
+def test_inspect_draws_and_encodes_new_text_for_the_moment(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.conllu").write_text(
+        "1\tevery\t_\tDET\t_\t_\t0\tdet\t_\t_\n2\ttree\t_\tNOUN\t_\t_\t0\tobj\t_\t_\n\n"
+    )
+    before = sorted(file.name for file in (trained / "states").iterdir())
+    done = run("inspect", trained / "run", "new.conllu", "-o", "heat.png", "--by", "predicted", "--task", "upos")
+    assert "upos" in done.stdout
+    assert "deprel" not in done.stdout
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(file.name for file in (trained / "states").iterdir()) == before
+
+
+def test_a_fraction_is_exact_nested_and_made_by_content() -> None:
+    documents = [Document(id=str(i), words=(f"w{i}",)) for i in range(50)]
+    small, large = fraction(documents, 0.1), fraction(documents, 0.5)
+    assert (len(small), len(large), len(fraction(documents, 0.001))) == (5, 25, 1)
+    assert {d.id for d in small} <= {d.id for d in large}
+    assert [d.id for d in large] == sorted((d.id for d in large), key=int)
+    assert {d.id for d in fraction(documents[::-1], 0.1)} == {d.id for d in small}
+    assert fraction(documents, 1.0) == documents
+
+
+def test_words_of_raw_text() -> None:
+    assert WORD.findall("Don't stop e.g. here, (it's) 3.14!") == [
+        "Don't", "stop", "e.g", ".", "here", ",", "(", "it's", ")", "3.14", "!",
+    ]  # fmt: skip
+
+
+def test_an_attribute_is_put_into_feats() -> None:
+    assert _with_feature("Case=Nom", "Number", "Sing") == "Case=Nom|Number=Sing"
+    assert _with_feature("Case=Nom|Number=Plur", "Number", "Sing") == "Case=Nom|Number=Sing"
+    assert _with_feature("Number=Plur", "Number", "_") == "_"
+
+
+def test_the_log_is_quiet_on_request(run: Run, trained: Path, corpus: Path) -> None:
+    done = run("--quiet", "train", trained / "config.toml", "-o", trained / "run")
+    assert "going on" not in done.stderr
+    assert logging.getLogger("encodeonce").handlers == []
