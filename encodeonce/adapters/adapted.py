@@ -47,12 +47,12 @@ class Adapted(Adapter):
         tailored = self.tailor(mixed, ItemBlocks.of(batch.lengths, rows, batch.views.device))
         if not self.residual:
             return tailored
-        return tailored + (mixed if rows is None else mixed[rows])
+        return tailored + (mixed if rows is None else mixed.index_select(0, rows))
 
     def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:
         """A^T of the chosen rows: the aggregation's weights, before tailoring."""
         weights = self.attention(batch.layer_mean, batch.token_means, batch.item)
-        return weights if rows is None else weights[rows]
+        return weights if rows is None else weights.index_select(0, rows)
 
     def load_authors(self, checkpoint: Mapping[str, Tensor]) -> tuple[str, ...]:
         """Take the tensors of a checkpoint in the authors' layout; returns the names left out, encoder and dead ones.

@@ -27,15 +27,15 @@ class Aggregation(Adapter):
 
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """G of the chosen rows, fp32; other rows are read for the token means only."""
-        views = batch.views if rows is None else batch.views[:, rows]
+        views = batch.views if rows is None else batch.views.index_select(1, rows)
         return mix(self.layer_weights(batch, rows), views)
 
     def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:
         """A^T of the chosen rows."""
         if rows is None:
             return self.attention(batch.layer_mean, batch.token_means, batch.item)
-        layer_mean = at_least_fp32(batch.views[:, rows]).mean(0)
-        return self.attention(layer_mean, batch.token_means, batch.item[rows])
+        layer_mean = at_least_fp32(batch.views.index_select(1, rows)).mean(0)
+        return self.attention(layer_mean, batch.token_means, batch.item.index_select(0, rows))
 
     def load_authors(self, checkpoint: Mapping[str, Tensor]) -> tuple[str, ...]:
         """Take the tensors of a checkpoint in the authors' layout; returns the names left out, encoder and dead ones.

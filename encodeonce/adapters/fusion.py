@@ -49,7 +49,7 @@ class Fusion(Adapter):
                 f"this adapter mixes {self.n_views} views and the batch has {batch.views.shape[0]}: "
                 "read the layers it was made for, or make it with n_views of the batch."
             )
-        views = at_least_fp32(batch.views if rows is None else batch.views[:, rows])
+        views = at_least_fp32(batch.views if rows is None else batch.views.index_select(1, rows))
         if not self.reference:
             return views
         normed_RDL = self.norm(views.permute(1, 2, 0))

@@ -23,7 +23,7 @@ class Last(Adapter):
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """The last view of the chosen rows, fp32."""
         last = batch.views[-1]
-        return at_least_fp32(last if rows is None else last[rows])
+        return at_least_fp32(last if rows is None else last.index_select(0, rows))
 
     def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:
         """1 for the last view, 0 for the others."""

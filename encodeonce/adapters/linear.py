@@ -29,7 +29,7 @@ class Linear(Adapter):
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """Scaled mixture of the chosen rows, fp32. ConfigError if the batch has another number of views."""
         weights = self._weights(batch)
-        views = at_least_fp32(batch.views if rows is None else batch.views[:, rows])
+        views = at_least_fp32(batch.views if rows is None else batch.views.index_select(1, rows))
         return self.scale * torch.tensordot(weights, views, 1)
 
     def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:

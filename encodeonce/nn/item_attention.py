@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .item_blocks import ItemBlocks
+from .item_products import item_products
 from .projections import check_heads, stacked_xavier_
 
 __all__ = ["ItemAttention"]
@@ -39,14 +40,13 @@ class ItemAttention(nn.Module):
         self, x: Float[Tensor, "P D"], values: Float[Tensor, "P D"], blocks: ItemBlocks
     ) -> Float[Tensor, "R D"]:
         """The chosen rows' sums over `values`; `x` makes the queries and keys."""
-        map_BMN = self.maps(x, blocks)
-        return (map_BMN @ values[blocks.keys]).flatten(0, 1)[blocks.back]
+        return item_products(self.maps(x, blocks), values, blocks)
 
     def maps(self, x: Float[Tensor, "P D"], blocks: ItemBlocks) -> Float[Tensor, "B M N"]:
         """Attention maps, one an item; lines sum to 1 over the item's own rows and are 0 past its end."""
         reduced = self.reduce(x)
-        query_BHMW = self._heads(self.query(reduced)[blocks.queries])
-        key_BHNW = self._heads(self.key(reduced)[blocks.keys])
+        query_BHMW = self._heads(blocks.queries_of(self.query(reduced)))
+        key_BHNW = self._heads(blocks.keys_of(self.key(reduced)))
         scores_BHMN = query_BHMW @ key_BHNW.transpose(-1, -2) / math.sqrt(query_BHMW.shape[-1])
         lowest = torch.finfo(scores_BHMN.dtype).min
         scores_BHMN = torch.where(blocks.real[:, None, None, :], scores_BHMN, lowest)

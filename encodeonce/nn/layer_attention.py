@@ -33,6 +33,6 @@ class LayerAttention(nn.Module):
     ) -> Float[Tensor, "R L"]:
         """Weights of the views for each row; every line sums to 1."""
         query_RHW = self.query(layer_mean)
-        key_RLHW = self.key(token_means)[item]
+        key_RLHW = self.key(token_means).index_select(0, item)
         scores_RLH = (query_RHW.unsqueeze(1) * key_RLHW).sum(-1) / math.sqrt(query_RHW.shape[-1])
         return torch.softmax(scores_RLH, dim=1).mean(-1)

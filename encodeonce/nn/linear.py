@@ -16,6 +16,8 @@ __all__ = ["COMPUTE", "Linear", "fastest_compute"]
 COMPUTE = ("fp32", "bf16")
 """Number types of matrix products; weights, gradients and optimiser states are fp32 in both."""
 
+ROWS = 64
+
 
 def fastest_compute() -> str:
     """What to choose here: bf16 where the processor has matrix units for it (AMX), about eight times faster there."""
@@ -23,20 +25,30 @@ def fastest_compute() -> str:
     return "bf16" if tiles is not None and tiles() else "fp32"
 
 
+def _rounded(x: Float[Tensor, "N I"]) -> Tensor:
+    """x in bf16 with zero rows up to a multiple of ROWS: oneDNN builds a kernel for every new shape, which costs
+    milliseconds, and a packed batch has nearly always a new number of rows."""
+    n_rows = len(x)
+    rounded = x.new_empty(-(-n_rows // ROWS) * ROWS, x.shape[1], dtype=torch.bfloat16)
+    rounded[:n_rows] = x
+    rounded[n_rows:] = 0
+    return rounded
+
+
 class _Bf16Linear(torch.autograd.Function):
     """x W^T + b with bf16 operands: each of the three products of a training step reads rounded copies."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        x16, weight16 = x.bfloat16(), weight.bfloat16()
+        x16, weight16 = _rounded(x), weight.bfloat16()
         ctx.save_for_backward(x16, weight16)
-        return torch.mm(x16, weight16.T).float().add_(bias)
+        return torch.mm(x16, weight16.T)[: len(x)].float().add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x16, weight16 = ctx.saved_tensors
-        slope16 = gradients[0].bfloat16()
-        to_x = torch.mm(slope16, weight16).float() if ctx.needs_input_grad[0] else None
+        slope16 = _rounded(gradients[0])
+        to_x = torch.mm(slope16, weight16)[: len(gradients[0])].float() if ctx.needs_input_grad[0] else None
         return to_x, torch.mm(slope16.T, x16).float(), gradients[0].sum(0)
 
 
