@@ -32,7 +32,7 @@ def one_cycle(groups: Sequence[Sequence[nn.Parameter]], steps: int, settings: Se
         optimiser,
         max_lr=settings.learning_rate,
         total_steps=max(steps, 2),
-        pct_start=settings.warmup_ratio,
+        pct_start=_share(settings.warmup_ratio, max(steps, 2)),
         anneal_strategy="cos",
         cycle_momentum=True,
         base_momentum=0.85,
@@ -41,3 +41,8 @@ def one_cycle(groups: Sequence[Sequence[nn.Parameter]], steps: int, settings: Se
         final_div_factor=settings.final_div_factor,
     )
     return optimiser, schedule
+
+
+def _share(warmup: float, steps: int) -> float:
+    """The warm-up's share; torch divides by zero where it is exactly the first step, so a hair less."""
+    return warmup * (1 - 1e-9) if warmup * steps == 1 else warmup

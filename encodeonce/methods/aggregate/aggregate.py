@@ -4,6 +4,7 @@ Axes: L views   P rows of all items   D width   B items   W words of all items  
 """
 
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ from .examples import Examples, Source, TokenTask
 from .variant import Variant
 
 __all__ = ["Aggregate", "Part"]
+
+log = logging.getLogger("encodeonce")
 
 POOL = 64
 """Batches in a bucketing pool: items are sorted by length among POOL x size neighbours of the shuffled order."""
@@ -73,6 +76,8 @@ class Aggregate(nn.Module):
                 raise ConfigError(f"task {task.name!r} is given twice.")
             if not task.labels:
                 raise ConfigError(f"task {task.name!r} has no labels yet: task = task.learn(train_documents).")
+            if len(task.labels) == 1:
+                log.warning("task %s: a single label, %r; every prediction will be it", task.name, task.labels[0])
             digest = hashlib.sha256(f"{seed}/{task.name}".encode()).digest()
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)

@@ -1,0 +1,134 @@
+"""The method against padded plain Python, and its identities."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from encodeonce.errors import ConfigError
+from encodeonce.methods.aggregate import VARIANTS, Aggregate, Memory, Variant
+from encodeonce.tasks import named
+from encodeonce.types import Document
+
+Corpus = Callable[..., tuple[list[Document], Memory]]
+SMALL = {"key_width": 4, "n_heads": 2, "dropout": 0.0}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("piece", ["first", "last", "mean"])
+def test_packed_loss_equals_one_item_at_a_time(make_corpus: Corpus, name: str, piece: str) -> None:
+    documents, memory = make_corpus(9)
+    tasks = [named(task, piece=piece).learn(documents) for task in ("upos", "ner")]
+    method = Aggregate.build(Variant(name, **SMALL), memory.spec, tasks)
+    examples = method.read(memory, documents, tasks)
+    mean_words = np.mean([len(document.words) for document in documents])
+    batch = next(iter(method.batches(examples, size=4, order=np.random.default_rng(1))))
+    total = 0.0
+    for item in batch.items:
+        alone = next(iter(method.batches(method.read(memory, [documents[item]]), size=1, order=None)))
+        for task in tasks:
+            scores = method.part(task.name)(alone)
+            for word, gold in enumerate(task.gold([documents[item]])[0]):
+                total += float(cross_entropy(scores[word], torch.tensor(task.labels.index(gold))).detach())
+    assert float(method.loss(batch).detach()) == pytest.approx(total / (4 * mean_words), rel=1e-5)
+
+
+def test_normaliser_is_a_constant_of_the_corpus(make_corpus: Corpus) -> None:
+    """The mean over an epoch's batches weighs every word alike, whatever batch it is in (design/performance.md, 4)."""
+    documents, memory = make_corpus(12)
+    task = named("upos").learn(documents)
+    method = Aggregate.build(Variant("linear", **SMALL), memory.spec, [task])
+    examples = method.read(memory, documents, [task])
+    losses = [method.loss(b).item() for b in method.batches(examples, size=3, order=np.random.default_rng(0))]
+    whole = method.loss(next(iter(method.batches(examples, size=12, order=None)))).item()
+    assert np.mean(losses) == pytest.approx(whole, rel=1e-5)
+
+
+def test_predictions_are_the_best_scores_in_the_given_order(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(7)
+    task = named("upos").learn(documents)
+    method = Aggregate.build(Variant("agg", **SMALL), memory.spec, [task])
+    answers = [a for b in method.batches(method.read(memory, documents), size=3, order=None) for a in method.predict(b)]
+    for document, answer in zip(documents, answers, strict=True):
+        alone = next(iter(method.batches(method.read(memory, [document]), size=1, order=None)))
+        best = method.part("upos")(alone).argmax(-1)
+        assert answer == {"upos": tuple(task.labels[i] for i in best)}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_CA1_layer_weights_of_words_sum_to_one(make_corpus: Corpus, name: str) -> None:
+    documents, memory = make_corpus(4)
+    task = named("upos", piece="mean").learn(documents)
+    method = Aggregate.build(Variant(name, **SMALL), memory.spec, [task])
+    batch = next(iter(method.batches(method.read(memory, documents), size=4, order=None)))
+    weights = method.layer_weights(batch, "upos")
+    assert weights.shape == (sum(batch.words), len(method.layers))
+    torch.testing.assert_close(weights.sum(1), torch.ones(len(weights)))
+
+
+def test_a_part_starts_the_same_in_any_company(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(6)
+    tasks = [named(name).learn(documents) for name in ("upos", "deprel", "ner")]
+    torch.manual_seed(5)
+    drawn = torch.rand(3)
+    torch.manual_seed(5)
+    together = Aggregate.build(Variant(**SMALL), memory.spec, tasks, seed=7)
+    assert torch.equal(torch.rand(3), drawn), "building must not move the global generator"
+    for task in tasks:
+        alone = Aggregate.build(Variant(**SMALL), memory.spec, [task], seed=7)
+        for a, b in zip(alone.parameters(), together.part(task.name).parameters(), strict=True):
+            assert torch.equal(a, b)
+    other = Aggregate.build(Variant(**SMALL), memory.spec, tasks, seed=8)
+    weight = "head.layers.1.weight"
+    assert not torch.equal(other.part("upos").state_dict()[weight], together.part("upos").state_dict()[weight])
+
+
+def test_gradients_of_a_joint_loss_are_those_of_each_task_alone(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(8)
+    tasks = [named(name).learn(documents) for name in ("upos", "ner")]
+    together = Aggregate.build(Variant(**SMALL), memory.spec, tasks)
+    batch = next(iter(together.batches(together.read(memory, documents, tasks), size=8, order=None)))
+    together.loss(batch).backward()
+    for task in tasks:
+        alone = Aggregate.build(Variant(**SMALL), memory.spec, [task])
+        alone.loss(batch).backward()
+        for a, b in zip(alone.parameters(), together.part(task.name).parameters(), strict=True):
+            assert torch.equal(a.grad, b.grad)  # type: ignore[arg-type]
+
+
+def test_views_that_are_read(make_corpus: Corpus) -> None:
+    spec = make_corpus(1)[1].spec
+    assert Variant("adapted").layers(spec) == (0, 1, 2)
+    assert Variant("linear", include_embeddings=False).layers(spec) == (1, 2)
+    assert Variant("frozen").layers(spec) == (2,)
+    with pytest.raises(ConfigError, match=r"'frozen' reads view 2, the last block; the store holds \[0, 1\]"):
+        Variant("frozen").layers(replace(spec, layers=(0, 1)))
+    with pytest.raises(ConfigError, match="include_embeddings=False leaves no view"):
+        Variant("linear", include_embeddings=False).layers(replace(spec, layers=(0,)))
+
+
+def test_pre_norm_layers_makes_the_scale_of_a_view_invisible(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(3)
+    task = named("upos").learn(documents)
+    method = Aggregate.build(Variant("agg", **SMALL, pre_norm_layers=True), memory.spec, [task])
+    batch = next(iter(method.batches(method.read(memory, documents), size=3, order=None)))
+    louder = replace(
+        batch, packed=replace(batch.packed, views=batch.packed.views * torch.tensor([1, 50, 9])[:, None, None])
+    )
+    torch.testing.assert_close(method.part("upos")(louder), method.part("upos")(batch), atol=1e-4, rtol=1e-3)
+
+
+def test_what_cannot_be_built_is_refused_by_name(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(3)
+    task = named("upos").learn(documents)
+    with pytest.raises(ConfigError, match=r"method 'adaptd' is not known. There is: frozen.*Did you mean 'adapted'\?"):
+        Variant("adaptd")
+    with pytest.raises(ConfigError, match="no task: give at least one"):
+        Aggregate.build(Variant(), memory.spec, [])
+    with pytest.raises(ConfigError, match="task 'upos' is given twice"):
+        Aggregate.build(Variant(), memory.spec, [task, task])
+    with pytest.raises(ConfigError, match=r"task 'upos' has no labels yet: task = task.learn"):
+        Aggregate.build(Variant(), memory.spec, [named("upos")])

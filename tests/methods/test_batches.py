@@ -1,0 +1,173 @@
+"""Batches: every item once, whatever the order; nothing overwritten while somebody holds it; no thread left behind."""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from encodeonce.errors import ConfigError
+from encodeonce.methods.aggregate import Aggregate, Batch, Examples, Memory, Variant
+from encodeonce.methods.aggregate.aggregate import planned
+from encodeonce.methods.aggregate.ahead import ahead
+from encodeonce.tasks import named
+from encodeonce.types import Document
+
+Corpus = Callable[..., tuple[list[Document], Memory]]
+
+
+def made(make_corpus: Corpus, n: int = 11, piece: str = "last", read_ahead: int = 1) -> tuple[Aggregate, Examples]:
+    documents, memory = make_corpus(n)
+    tasks = [named(name, piece=piece).learn(documents) for name in ("upos", "ner")]
+    method = Aggregate.build(Variant("linear"), memory.spec, tasks, read_ahead=read_ahead)
+    return method, method.read(memory, documents, tasks)
+
+
+@pytest.mark.parametrize(("n", "size"), [(1, 4), (7, 3), (64, 8), (1000, 32)])
+def test_a_plan_holds_every_item_once_in_ceil_n_over_size_batches(n: int, size: int) -> None:
+    lengths = np.random.default_rng(1).integers(1, 60, n)
+    plan = planned(lengths, size, np.random.default_rng(2))
+    assert sorted(np.concatenate(plan).tolist()) == list(range(n))
+    assert len(plan) == -(-n // size)
+    assert sorted(map(len, plan))[1:] == [size] * (len(plan) - 1)
+    again = planned(lengths, size, np.random.default_rng(2))
+    assert all(np.array_equal(a, b) for a, b in zip(plan, again, strict=True))
+    assert [i for batch in planned(lengths, size, None) for i in batch] == list(range(n))
+
+
+def test_items_of_a_batch_are_of_like_length() -> None:
+    lengths = np.random.default_rng(1).integers(1, 60, 1000)
+    plan = planned(lengths, 32, np.random.default_rng(2))
+    padded = sum(len(batch) * lengths[batch].max() for batch in plan)
+    assert padded < 1.1 * lengths.sum()
+
+
+def test_two_epochs_of_one_generator_differ(make_corpus: Corpus) -> None:
+    method, examples = made(make_corpus)
+    order = np.random.default_rng(0)
+    epochs = [[tuple(b.items) for b in method.batches(examples, size=4, order=order)] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+
+
+@pytest.mark.parametrize("piece", ["first", "last", "mean"])
+def test_rows_and_gold_equal_a_loop(make_corpus: Corpus, piece: str) -> None:
+    method, examples = made(make_corpus, piece=piece)
+    source = examples.source
+    for batch in method.batches(examples, size=4, order=np.random.default_rng(3)):
+        views, rows, gold, counts, start = [], [], [], [], 0
+        for item in batch.items:
+            at = int(examples.index[item])
+            views.append(source.batch(np.array([at])).views)
+            word = source.word(at)
+            for w in range(word.max() + 1):
+                of_word = (np.flatnonzero(word == w) + start).tolist()
+                rows += of_word if piece == "mean" else [of_word[0 if piece == "first" else -1]]
+                counts.append(len(of_word))
+            gold += list(examples.gold["upos"][item])
+            start += len(word)
+        assert torch.equal(batch.packed.views, torch.cat(views, 1))
+        assert batch.rows[piece].tolist() == rows
+        assert batch.pieces_of_word.tolist() == counts
+        labels = sorted({label for item in examples.gold["upos"] for label in item})
+        assert [labels[i] for i in batch.gold["upos"]] == gold
+        assert batch.words == tuple(len(examples.gold["upos"][i]) for i in batch.items)
+
+
+def test_mean_piece_is_the_mean_of_a_words_rows(make_corpus: Corpus) -> None:
+    method, examples = made(make_corpus, piece="mean")
+    batch = next(iter(method.batches(examples, size=4, order=None)))
+    vectors = torch.randn(len(batch.rows["mean"]), 3)
+    means, at = [], 0
+    for count in batch.pieces_of_word.tolist():
+        means.append(vectors[at : at + count].mean(0))
+        at += count
+    torch.testing.assert_close(batch.word_vectors(vectors, "mean"), torch.stack(means))
+
+
+@pytest.mark.parametrize("read_ahead", [0, 1, 3])
+def test_a_batch_that_is_held_is_not_overwritten(make_corpus: Corpus, read_ahead: int) -> None:
+    method, examples = made(make_corpus, n=30, read_ahead=read_ahead)
+    held: list[tuple[Batch, torch.Tensor]] = []
+    for batch in method.batches(examples, size=3, order=None):
+        if len(batch.items) and batch.items[0] % 2:
+            held.append((batch, batch.packed.views.clone()))
+    assert len(held) > 2
+    for batch, copy in held:
+        assert torch.equal(batch.packed.views, copy)
+
+
+def test_memory_of_a_dropped_batch_is_used_again(make_corpus: Corpus) -> None:
+    method, examples = made(make_corpus, n=40, read_ahead=0)
+    places = set()
+    for batch in method.batches(examples, size=2, order=None):
+        places.add(batch.packed.views.untyped_storage().data_ptr())
+    assert len(places) < 8  # 20 batches
+
+
+def test_frozen_reads_the_last_view_only(make_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents, memory = make_corpus(5)
+    task = named("upos").learn(documents)
+    method = Aggregate.build(Variant("frozen"), memory.spec, [task])
+    asked: list[tuple[str, tuple[int, ...]]] = []
+    batch, prefetch = Memory.batch, Memory.prefetch
+    monkeypatch.setattr(
+        Memory, "batch", lambda self, i, layers=None, **k: asked.append(("read", layers)) or batch(self, i, layers, **k)
+    )
+    monkeypatch.setattr(
+        Memory, "prefetch", lambda self, i, layers=None: asked.append(("hint", layers)) or prefetch(self, i, layers)
+    )
+    seen = [b.packed.views.shape[0] for b in method.batches(method.read(memory, documents), size=2, order=None)]
+    assert seen == [1, 1, 1]
+    assert sorted(asked) == [("hint", (2,))] * 2 + [("read", (2,))] * 3
+
+
+def test_batch_size_zero_is_refused(make_corpus: Corpus) -> None:
+    method, examples = made(make_corpus)
+    with pytest.raises(ConfigError, match="batch size 0 must be at least 1"):
+        method.batches(examples, size=0, order=None)
+
+
+class TestAhead:
+    """The background thread, alone."""
+
+    @pytest.mark.parametrize("depth", [0, 1, 4])
+    def test_gives_the_same_values(self, depth: int) -> None:
+        assert list(ahead(iter(range(20)), depth)) == list(range(20))
+
+    @pytest.mark.parametrize("depth", [0, 1])
+    def test_an_exception_comes_where_its_value_would_have(self, depth: int) -> None:
+        def broken() -> Iterator[int]:
+            yield 1
+            yield 2
+            raise ValueError("third")
+
+        values = ahead(broken(), depth)
+        assert [next(values), next(values)] == [1, 2]
+        with pytest.raises(ValueError, match="third"):
+            next(values)
+
+    def test_reads_at_most_depth_values_ahead(self) -> None:
+        read: list[int] = []
+
+        def counted() -> Iterator[int]:
+            for i in range(100):
+                read.append(i)
+                yield i
+
+        values = ahead(counted(), 2)
+        assert next(values) == 0
+        deadline = threading.Event()
+        deadline.wait(0.2)
+        assert len(read) <= 1 + 2 + 1  # given, waiting, in hand
+        values.close()  # type: ignore[attr-defined]
+
+    def test_leaves_no_thread_when_dropped_half_way(self) -> None:
+        before = threading.active_count()
+        values = ahead(iter(range(1000)), 1)
+        next(values)
+        assert threading.active_count() == before + 1
+        del values
+        gc.collect()
+        assert threading.active_count() == before

@@ -1,0 +1,111 @@
+"""What is kept of a split, against loops over items and words."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encodeonce.errors import DataError, NotStored, StoreError
+from encodeonce.heads import IGNORE
+from encodeonce.methods.aggregate import Examples, Memory
+from encodeonce.methods.aggregate.examples import Source, WordTable
+from encodeonce.tasks import named
+from encodeonce.types import Document, Encoding
+
+Corpus = Callable[..., tuple[list[Document], Memory]]
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(1, 4), max_size=5), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_word_table_equals_a_loop(items: list[tuple[list[int], int, int]]) -> None:
+    words = [
+        np.array([-1] * before + [w for w, n in enumerate(pieces) for _ in range(n)] + [-1] * after, dtype=np.int32)
+        for pieces, before, after in items
+    ]
+    table = WordTable.of(words)
+    first, last, all_rows, counts = [], [], [], []
+    for word in words:
+        for w in range(word.max(initial=-1) + 1):
+            rows = np.flatnonzero(word == w)
+            first.append(rows[0])
+            last.append(rows[-1])
+            all_rows += rows.tolist()
+            counts.append(len(rows))
+    assert table.first.tolist() == first
+    assert table.last.tolist() == last
+    assert table.pieces.tolist() == all_rows
+    assert table.pieces_of_word.tolist() == counts
+    assert table.words_of_item.tolist() == [len(pieces) for pieces, _, _ in items]
+    assert table.pieces_of_item.tolist() == [sum(pieces) for pieces, _, _ in items]
+
+
+def test_a_memory_is_a_source_and_gives_what_it_was_given(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(4)
+    assert isinstance(memory, Source)
+    index = memory.index([documents[2].key, documents[0].key])
+    packed = memory.batch(index, [0, 2])
+    assert packed.lengths == tuple(memory.rows(index).tolist())
+    whole = memory.batch(index)
+    np.testing.assert_array_equal(packed.views, whole.views[[0, 2]])
+    with pytest.raises(NotStored, match="no encoding of the item with key abc"):
+        memory.index(["abc"])
+
+
+def test_gold_is_kept_as_strings_and_as_ids(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(5)
+    task = named("upos").learn(documents)
+    examples = Examples.read(memory, documents, [task])
+    assert examples.gold["upos"] == tuple(document.columns["upos"] for document in documents)
+    flat = [task.labels.index(label) for document in documents for label in document.columns["upos"]]
+    assert examples.ids["upos"].tolist() == flat
+    assert examples.scored_words("upos") == pytest.approx(np.mean([len(document.words) for document in documents]))
+
+
+def test_LABELS1_unseen_labels_are_listed_once_and_count_as_misses(
+    make_corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    documents, memory = make_corpus(6)
+    task = named("upos").learn(documents)
+    words = len(documents[0].words)
+    changed = [replace(documents[0], columns={"upos": ("NEW",) * words}), documents[1]]
+    with caplog.at_level(logging.WARNING, "encodeonce"):
+        examples = Examples.read(memory, changed, [task], split="dev")
+    assert caplog.messages == [
+        f"task upos: labels of dev that training never saw, scored as misses (words): 'NEW' ({words})"
+    ]
+    assert examples.ids["upos"][:words].tolist() == [IGNORE] * words
+    assert examples.gold["upos"][0] == ("NEW",) * words
+    scores = task.score(examples.gold["upos"], [("NOUN",) * words, examples.gold["upos"][1]])
+    total = words + len(documents[1].words)
+    assert scores["accuracy"] == pytest.approx(100 * len(documents[1].words) / total)
+
+
+def test_what_cannot_be_read_is_refused_by_place(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(3)
+    with pytest.raises(DataError, match="corpus:9: the document has no words"):
+        Examples.read(memory, [Document("empty", text="running text", place="corpus:9")])
+    with pytest.raises(NotStored):
+        Examples.read(memory, [Document("other", ("never", "encoded"))])
+    short = Memory(memory.spec, [Encoding(documents[0].key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])
+    longer = next(document for document in documents if len(document.words) > 1)
+    short = Memory(memory.spec, [Encoding(longer.key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])
+    with pytest.raises(StoreError, match=rf"{len(longer.words)} words, but the store has pieces for 1 of them"):
+        Examples.read(short, [longer])
+
+
+def test_a_fingerprint_names_what_changed(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(4)
+    task = named("upos").learn(documents)
+    whole = Examples.read(memory, documents, [task]).fingerprint()
+    relabelled = [replace(documents[0], columns={"upos": ("VERB",) * len(documents[0].words)}), *documents[1:]]
+    assert [k for k in whole if whole[k] != Examples.read(memory, relabelled, [task]).fingerprint()[k]] == ["gold upos"]
+    fewer = Examples.read(memory, documents[:3], [task]).fingerprint()
+    assert [k for k in whole if whole[k] != fewer[k]] == ["items", "texts", "gold upos"]

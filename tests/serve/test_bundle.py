@@ -1,0 +1,242 @@
+"""A saved run: rebuilt elsewhere to the last bit, refused by name where something does not fit."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from encodeonce.errors import DataError, NotStored, RunError
+from encodeonce.methods.aggregate import VARIANTS, Aggregate, Memory, Variant
+from encodeonce.serve.bundle import Run, load, save
+from encodeonce.serve.predictor import Predictor
+from encodeonce.tasks import named
+from encodeonce.train.fit import fit
+from encodeonce.train.settings import Settings
+from encodeonce.types import Document, Pieces, Spec
+
+Corpus = Callable[..., tuple[list[Document], Memory]]
+
+
+def trained(
+    make_corpus: Corpus, variant: str = "adapted", names: Sequence[str] = ("upos", "ner")
+) -> tuple[Run, Any, Any]:
+    documents, memory = make_corpus(8)
+    tasks = tuple(named(name).learn(documents) for name in names)
+    settings = Settings(num_train_epochs=1, per_device_train_batch_size=4)
+    chosen = Variant(variant, key_width=4)
+    method = Aggregate.build(chosen, memory.spec, tasks)
+    fit(method, method.read(memory, documents, tasks), {task.name: task for task in tasks}, settings)
+    run = Run(
+        method,
+        tasks,
+        chosen,
+        memory.spec,
+        training={"settings": settings.to_json()},
+        scores={"dev": {"upos": {"accuracy": 91.234, "n": 9.0}, "ner": {"f1_lenient": None}}},
+        data={"train": "small corpus"},
+        command="encodeonce train config.toml",
+    )
+    return run, documents, memory
+
+
+def logits(method: Aggregate, memory: Memory, documents: Sequence[Document]) -> dict[str, torch.Tensor]:
+    batch = next(iter(method.batches(method.read(memory, documents), size=len(documents), order=None)))
+    with torch.no_grad():
+        return {name: method.part(name)(batch) for name in method.names}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_loaded_run_gives_the_same_logits(make_corpus: Corpus, tmp_path: Path, variant: str) -> None:
+    run, documents, memory = trained(make_corpus, variant)
+    save(run, tmp_path)
+    torch.manual_seed(123)
+    again = load(tmp_path)
+    assert again.tasks == run.tasks
+    assert (again.spec, again.variant, again.scores, again.command) == (run.spec, run.variant, run.scores, run.command)
+    before = logits(run.method, memory, documents)
+    for name, scores in logits(again.method, memory, documents).items():
+        assert torch.equal(scores, before[name])
+
+
+READER = """
+import sys, torch, numpy as np
+sys.path.insert(0, sys.argv[1])
+import conftest
+from encodeonce.serve.bundle import load
+torch.manual_seed(987)
+documents, memory = conftest.corpus(8)
+method = load(__import__("pathlib").Path(sys.argv[2])).method
+batch = next(iter(method.batches(method.read(memory, documents), size=8, order=None)))
+with torch.no_grad():
+    np.savez(sys.argv[3], **{name: method.part(name)(batch).numpy() for name in method.names})
+"""
+
+
+def test_TRAIN1_a_new_process_gives_the_same_logits(make_corpus: Corpus, tmp_path: Path) -> None:
+    run, documents, memory = trained(make_corpus)
+    save(run, tmp_path / "run")
+    corpus = Path(__file__).parents[1] / "methods"
+    subprocess.run(
+        [sys.executable, "-c", READER, str(corpus), str(tmp_path / "run"), str(tmp_path / "there.npz")], check=True
+    )
+    there = np.load(tmp_path / "there.npz")
+    for name, scores in logits(run.method, memory, documents).items():
+        np.testing.assert_allclose(there[name], scores, atol=1e-6, rtol=0)
+
+
+def test_a_bundle_holds_three_files_and_no_pickle(make_corpus: Corpus, tmp_path: Path) -> None:
+    run, _, _ = trained(make_corpus)
+    save(run, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["schema"] == 1
+    assert config["spec"]["weights"] == "w" * 64
+    card = (tmp_path / "README.md").read_text()
+    assert "| dev | upos | accuracy | 91.23 |" in card
+    assert "| dev | ner | f1_lenient | undefined |" in card
+    assert f"| weights | `{'w' * 64}` |" in card
+    assert "encodeonce train config.toml" in card
+    assert "- train: small corpus" in card
+
+
+class LiveTiny:
+    """An encoder whose vectors are those of a Memory."""
+
+    def __init__(self, memory: Memory, **changes: str) -> None:
+        self.memory, self.changes = memory, changes
+        self.encoded: list[str] = []
+
+    def spec(self, layers: Any = "all", dtype: str = "fp16") -> Spec:
+        return replace(self.memory.spec, layers=tuple(layers), dtype=dtype, **self.changes)
+
+    def cut(self, documents: Sequence[Document]) -> list[Pieces]:
+        words = [self.memory.word(int(self.memory.index([d.key])[0])) for d in documents]
+        return [
+            Pieces(d.key, np.zeros(len(w), np.int32), w, len(d.words), ((0, len(w), 0, len(w)),))
+            for d, w in zip(documents, words, strict=True)
+        ]
+
+    def encode(self, pieces: Sequence[Pieces], layers: Any = "all") -> Iterator[tuple[int, np.ndarray]]:
+        for i in sorted(range(len(pieces)), key=lambda i: -len(pieces[i])):
+            self.encoded.append(pieces[i].key)
+            yield i, self.memory.batch(self.memory.index([pieces[i].key]), layers).views.numpy()
+
+
+@pytest.mark.parametrize("field", ["weights", "config", "tokenizer", "window"])
+def test_another_encoder_is_refused_by_what_differs(make_corpus: Corpus, tmp_path: Path, field: str) -> None:
+    run, _, memory = trained(make_corpus)
+    save(run, tmp_path)
+    load(tmp_path, LiveTiny(memory))
+    other = LiveTiny(memory, **{field: 7 if field == "window" else "x" * 64})
+    with pytest.raises(
+        RunError, match=rf"the encoder \(tiny\) does not make the states .*: {field}: .* here, .* there"
+    ):
+        load(tmp_path, other)
+    with pytest.raises(RunError, match=f"{field}: "):
+        Predictor(run, encoder=other)
+
+
+def test_an_encoder_of_another_name_with_the_same_hashes_is_welcome(make_corpus: Corpus, tmp_path: Path) -> None:
+    run, _, memory = trained(make_corpus)
+    save(run, tmp_path)
+    load(tmp_path, LiveTiny(memory, encoder="moved/elsewhere"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_missing_file_is_named_by_path(make_corpus: Corpus, tmp_path: Path, name: str) -> None:
+    run, _, _ = trained(make_corpus)
+    save(run, tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(RunError, match=rf"{tmp_path / name} is missing"):
+        load(tmp_path)
+
+
+def test_what_does_not_fit_is_refused(make_corpus: Corpus, tmp_path: Path) -> None:
+    run, _, _ = trained(make_corpus)
+    save(run, tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "schema": 9}))
+    with pytest.raises(RunError, match=r"schema 9 and method 'aggregate'; this version reads schema 1"):
+        load(tmp_path)
+    fewer = {**config, "tasks": [{**config["tasks"][0], "labels": ["NOUN", "VERB"]}, config["tasks"][1]]}
+    path.write_text(json.dumps(fewer))
+    with pytest.raises(RunError, match=r"(?s)the run cannot be rebuilt: .*size mismatch"):
+        load(tmp_path)
+    path.write_text(json.dumps(config)[:-20])
+    with pytest.raises(RunError, match="is not the config of a saved run"):
+        load(tmp_path)
+    path.write_text(json.dumps(config))
+    weights = bytearray((tmp_path / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    with pytest.raises(RunError, match=r"is not the file config.json was written for"):
+        load(tmp_path)
+
+
+class Partial:
+    """A store that lacks some items."""
+
+    def __init__(self, memory: Memory, keys: set[str], **changes: Any) -> None:
+        self._memory, self._keys = memory, keys
+        self.spec = replace(memory.spec, **changes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._memory, name)
+
+    def missing(self, keys: Sequence[str]) -> list[int]:
+        return [i for i, key in enumerate(keys) if key not in self._keys and key not in keys[:i]]
+
+
+def rounded(memory: Memory, dtype: torch.dtype) -> Memory:
+    """The memory as a store of that type would give it back."""
+    other = Memory(memory.spec, [])
+    other._places, other._words = memory._places, memory._words
+    other._states = [states.to(dtype).float() for states in memory._states]
+    return other
+
+
+def test_stored_and_live_predictions_agree_and_keep_their_order(make_corpus: Corpus) -> None:
+    run, documents, memory = trained(make_corpus)
+    run = replace(run, spec=replace(run.spec, dtype="fp16"))
+    stored = rounded(memory, torch.float16)
+    everything = Partial(stored, {d.key for d in documents}, dtype="fp16")
+    half = Partial(stored, {d.key for d in documents[::2]}, dtype="fp16")
+    asked = [*documents, Document("none"), documents[1]]
+    encoder = LiveTiny(memory)
+    from_store = Predictor(run, store=everything).predict(asked)
+    mixed = Predictor(run, store=half, encoder=encoder)
+    assert mixed.predict(asked) == from_store
+    assert (mixed.hits, mixed.misses) == (4, 5)
+    assert sorted(encoder.encoded) == sorted(d.key for d in documents[1::2])  # each text once
+    assert Predictor(run, encoder=LiveTiny(memory)).predict(asked) == from_store
+    assert from_store[8] == {"upos": (), "ner": ()}
+    assert [len(answer["upos"]) for answer in from_store] == [len(d.words) for d in asked]
+
+
+def test_live_vectors_are_rounded_as_stored_ones(make_corpus: Corpus) -> None:
+    run, documents, memory = trained(make_corpus)
+    for dtype, kind in (("fp16", torch.float16), ("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        predictor = Predictor(replace(run, spec=replace(run.spec, dtype=dtype)), encoder=LiveTiny(memory))
+        live = predictor._encoded(documents)
+        expected = rounded(memory, kind)
+        for document in documents:
+            a, b = live.batch(live.index([document.key])), expected.batch(expected.index([document.key]))
+            assert torch.equal(a.views, b.views)
+
+
+def test_what_a_predictor_cannot_answer(make_corpus: Corpus) -> None:
+    run, documents, memory = trained(make_corpus)
+    with pytest.raises(NotStored, match=r"corpus:2: 7 of 8 texts are not stored and there is no encoder"):
+        Predictor(run, store=Partial(memory, {documents[0].key})).predict(documents)
+    with pytest.raises(DataError, match=r"running text: cut it into words first"):
+        Predictor(run, encoder=LiveTiny(memory)).predict([Document("t", text="running text")])
+    with pytest.raises(RunError, match="the store .* dtype: 'fp32' here, 'int8' there"):
+        Predictor(run, store=Partial(memory, set(), dtype="int8"))

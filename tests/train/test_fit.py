@@ -1,0 +1,297 @@
+"""The loop: what it learns, keeps, stops, resumes and refuses."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from encodeonce.errors import ConfigError, DataError, RunError
+from encodeonce.methods.aggregate import Aggregate, Examples, Memory, Variant
+from encodeonce.tasks import Task, named
+from encodeonce.train.evaluate import evaluate
+from encodeonce.train.fit import Fit, fit
+from encodeonce.train.settings import Settings
+from encodeonce.types import Document
+
+Corpus = Callable[..., tuple[list[Document], Memory]]
+QUICK = Settings(learning_rate=1e-2, num_train_epochs=2, per_device_train_batch_size=4, logging_steps=1)
+
+
+class Job:
+    """Learned tasks, a fresh method and its examples."""
+
+    def __init__(
+        self, corpus: tuple[list[Document], Memory], names: Sequence[str] = ("upos",), dropout: float = 0.0, **task: Any
+    ) -> None:
+        self.documents, self.memory = corpus
+        self.tasks: list[Task] = [named(name, **task).learn(self.documents) for name in names]
+        self.scorers = {task.name: task for task in self.tasks}
+        variant = Variant("adapted", key_width=4, n_heads=2, dropout=dropout)
+        self.method = Aggregate.build(variant, self.memory.spec, self.tasks, seed=3)
+        self.examples = self.method.read(self.memory, self.documents, self.tasks)
+
+    def fit(self, settings: Settings, **more: Any) -> Fit:
+        return fit(self.method, self.examples, self.scorers, settings, **more)
+
+    def weights(self) -> dict[str, Tensor]:
+        return {key: tensor.clone() for key, tensor in self.method.state_dict().items()}
+
+
+def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_overfits_two_examples(make_corpus: Corpus) -> None:
+    job = Job(make_corpus(2), names=("upos", "ner"))
+    fitted = job.fit(replace(QUICK, num_train_epochs=30, learning_rate=0.1))
+    assert fitted.epochs[-1]["loss"] < 0.05 * fitted.epochs[0]["loss"]
+    scores = evaluate(job.method, job.examples, job.scorers).scores
+    assert scores["upos"]["accuracy"] == 100.0
+
+
+def test_same_seed_same_weights_other_seed_others(make_corpus: Corpus) -> None:
+    runs = []
+    for seed in (1, 1, 2):
+        job = Job(make_corpus(12), dropout=0.1)
+        job.fit(replace(QUICK, seed=seed))
+        runs.append(job.weights())
+    assert equal(runs[0], runs[1])
+    assert not equal(runs[0], runs[2])
+
+
+@pytest.mark.parametrize("norm", [0.0, 0.05])
+def test_tasks_trained_together_end_where_they_end_alone(make_corpus: Corpus, norm: float) -> None:
+    settings = replace(QUICK, num_train_epochs=6, max_grad_norm=norm, early_stopping_patience=2)
+    together = Job(make_corpus(12), names=("upos", "deprel", "ner"))
+    joint = together.fit(settings, dev=together.examples)
+    for name in ("upos", "deprel", "ner"):
+        alone = Job(make_corpus(12), names=(name,))
+        single = alone.fit(settings, dev=alone.examples)
+        assert single.best[name] == joint.best[name]
+        assert equal(alone.method.part(name).state_dict(), together.method.part(name).state_dict())
+
+
+class StoppedError(Exception):
+    """The machine went away."""
+
+
+def stop_after(method: Aggregate, steps: int) -> None:
+    """Make the method fail when a step after these is asked for."""
+    losses, done = method.losses, [0]
+
+    def failing(batch: Any, names: Any) -> Any:
+        if done[0] == steps:
+            raise StoppedError
+        done[0] += 1
+        return losses(batch, names)
+
+    method.losses = failing  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("with_dev", [True, False])
+def test_TRAIN2_a_resumed_run_is_the_uninterrupted_one(
+    make_corpus: Corpus, tmp_path: Path, steps: int, with_dev: bool
+) -> None:
+    """12 examples in batches of 4, 2 epochs, dropout: 3 is an epoch's end, the others are inside."""
+    settings = replace(QUICK, save_steps=1)
+
+    def job() -> tuple[Job, dict[str, Any]]:
+        made = Job(make_corpus(12), names=("upos", "ner"), dropout=0.1)
+        return made, {"dev": made.examples} if with_dev else {}
+
+    whole, more = job()
+    expected = whole.fit(settings, folder=tmp_path / "whole", **more)
+    broken, more = job()
+    stop_after(broken.method, steps)
+    with pytest.raises(StoppedError):
+        broken.fit(settings, folder=tmp_path / "parts", **more)
+    random.seed(99), np.random.seed(99), torch.manual_seed(99)  # whatever another program did meanwhile
+    resumed, more = job()
+    result = resumed.fit(settings, folder=tmp_path / "parts", **more)
+    assert equal(whole.weights(), resumed.weights())
+    assert result.epochs == expected.epochs
+    assert result.best == expected.best
+    assert logged(tmp_path / "parts") == logged(tmp_path / "whole")
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """The log without its times."""
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def test_resuming_restores_all_three_generators(make_corpus: Corpus, tmp_path: Path) -> None:
+    def drawn() -> tuple[float, float, float]:
+        return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+    settings = replace(QUICK, save_steps=1)
+    job = Job(make_corpus(12), dropout=0.1)
+    job.fit(settings, folder=tmp_path)
+    expected = drawn()
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    Job(make_corpus(12), dropout=0.1).fit(settings, folder=tmp_path)
+    assert drawn() == expected
+
+
+def test_a_finished_run_is_not_run_again(make_corpus: Corpus, tmp_path: Path) -> None:
+    job = Job(make_corpus(12))
+    first = job.fit(QUICK, folder=tmp_path, dev=job.examples)
+    again = Job(make_corpus(12))
+    stop_after(again.method, 0)
+    second = again.fit(QUICK, folder=tmp_path, dev=again.examples)
+    assert second == first
+    assert equal(job.weights(), again.weights())
+
+
+def test_TRAIN2_a_changed_setting_or_data_is_refused_by_name(make_corpus: Corpus, tmp_path: Path) -> None:
+    job = Job(make_corpus(12))
+    job.fit(QUICK, folder=tmp_path)
+    with pytest.raises(RunError, match=r"settings.learning_rate: 0.01 then, 0.02 now; settings.seed: 42 then, 7 now"):
+        Job(make_corpus(12)).fit(replace(QUICK, learning_rate=0.02, seed=7), folder=tmp_path)
+    with pytest.raises(RunError, match=r"train.items: '12' then, '11' now; train.texts: "):
+        Job(make_corpus(11)).fit(QUICK, folder=tmp_path)
+    with pytest.raises(RunError, match=r"dev: None then"):
+        Job(make_corpus(12)).fit(QUICK, folder=tmp_path, dev=job.examples)
+    with pytest.raises(RunError, match=r"parameters.deprel: '\(absent\)' then"):
+        Job(make_corpus(12), names=("upos", "deprel")).fit(QUICK, folder=tmp_path)
+    Job(make_corpus(12)).fit(replace(QUICK, logging_steps=9, save_steps=5), folder=tmp_path)
+
+
+def test_a_damaged_checkpoint_is_refused_by_file(make_corpus: Corpus, tmp_path: Path) -> None:
+    Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
+    (file,) = (tmp_path / "checkpoint").glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(RunError, match=r"step-00000006.safetensors was cut or changed: its SHA-256"):
+        Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
+    file.unlink()
+    with pytest.raises(RunError, match=r"the checkpoint .*state.json cannot be read: FileNotFoundError"):
+        Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
+
+
+def test_a_checkpoint_is_safetensors_and_json_and_old_ones_go(make_corpus: Corpus, tmp_path: Path) -> None:
+    Job(make_corpus(12)).fit(replace(QUICK, save_steps=1), folder=tmp_path)
+    assert sorted(p.name for p in (tmp_path / "checkpoint").iterdir()) == ["state.json", "step-00000006.safetensors"]
+
+
+def scripted(method: Aggregate, values: dict[str, list[float | None]]) -> dict[str, Any]:
+    """Scorers that give these values epoch by epoch."""
+
+    class Scripted:
+        metric = "value"
+
+        def __init__(self, name: str) -> None:
+            self.left = iter(values[name])
+
+        def score(self, gold: Any, predicted: Any) -> dict[str, float | None]:
+            return {"value": next(self.left)}
+
+    return {name: Scripted(name) for name in values}
+
+
+def test_each_task_keeps_its_own_best_epoch(make_corpus: Corpus) -> None:
+    settings = replace(QUICK, num_train_epochs=4)
+    job = Job(make_corpus(8), names=("upos", "ner"))
+    scorers = scripted(job.method, {"upos": [1.0, 3.0, 2.0, 3.0], "ner": [None, 1.0, 2.0, 5.0]})
+    fitted = fit(job.method, job.examples, scorers, settings, dev=job.examples)
+    assert fitted.best == {"upos": {"epoch": 2, "value": 3.0}, "ner": {"epoch": 4, "value": 5.0}}
+    last = Job(make_corpus(8), names=("upos", "ner"))
+    last.fit(settings)
+    assert equal(job.method.part("ner").state_dict(), last.method.part("ner").state_dict())
+    assert not equal(job.method.part("upos").state_dict(), last.method.part("upos").state_dict())
+
+
+def test_early_stopping_ends_a_task_and_then_the_run(make_corpus: Corpus) -> None:
+    settings = replace(QUICK, num_train_epochs=9, early_stopping_patience=2)
+    job = Job(make_corpus(8), names=("upos", "ner"))
+    scorers = scripted(job.method, {"upos": [3.0, 2.0, 1.0, 9.0, 9.0], "ner": [1.0, 2.0, 3.0, 3.0, 3.0]})
+    fitted = fit(job.method, job.examples, scorers, settings, dev=job.examples)
+    assert fitted.best == {"upos": {"epoch": 1, "value": 3.0}, "ner": {"epoch": 3, "value": 3.0}}
+    assert len(fitted.epochs) == 5
+
+
+def test_an_undefined_score_is_said(make_corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
+    job = Job(make_corpus(4))
+    scorers = scripted(job.method, {"upos": [None, None]})
+    fitted = fit(job.method, job.examples, scorers, QUICK, dev=job.examples)
+    assert fitted.best["upos"]["value"] is None
+    assert "its score on dev was never defined" in caplog.text
+
+
+def test_the_log_holds_every_step_and_epoch(make_corpus: Corpus, tmp_path: Path) -> None:
+    job = Job(make_corpus(12), names=("upos", "ner"))
+    fitted = job.fit(replace(QUICK, logging_steps=2), folder=tmp_path, dev=job.examples)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "lr" in line]
+    assert [line["step"] for line in steps] == [2, 4, 6]
+    assert {"step", "epoch", "loss", "losses", "lr", "seconds"} == set(steps[0])
+    assert steps[0]["loss"] == pytest.approx(sum(steps[0]["losses"].values()))
+    assert [line["dev"] for line in lines if "dev" in line] == [epoch["dev"] for epoch in fitted.epochs]
+    assert fitted.steps == 6
+    assert fitted.parameters["total"] == sum(p.numel() for p in job.method.parameters())
+    assert 0 < fitted.seconds_per_batch <= fitted.seconds
+
+
+def test_a_loss_that_is_not_finite_names_step_and_items(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(6)
+    memory._states[0][...] = float("inf")
+    job = Job((documents, memory))
+    with pytest.raises(RunError, match=r"step \d: the loss of task 'upos' is nan. The batch held \[.*corpus:1 \(s0\)"):
+        job.fit(QUICK)
+
+
+def test_LABELS2_one_example_trains_with_a_warning(make_corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
+    job = Job(make_corpus(1), names=("upos", "ner"))
+    job.fit(QUICK, dev=job.examples)
+    assert "training on a single example" in caplog.text
+
+
+def test_LABELS2_one_class_trains_with_a_warning_and_has_honest_scores(
+    make_corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    documents, memory = make_corpus(4)
+    plain = [replace(d, columns={"tag": ("O",) * len(d.words)}) for d in documents]
+    job = Job((plain, memory), names=("ner",))
+    fitted = job.fit(QUICK, dev=job.examples)
+    assert "task ner: a single label, 'O'" in caplog.text
+    assert fitted.epochs[-1]["dev"]["ner"]["f1_lenient"] is None
+    assert fitted.epochs[-1]["loss"] == 0
+
+
+def test_nothing_to_train_or_score_is_refused(make_corpus: Corpus) -> None:
+    job = Job(make_corpus(2))
+    none = job.method.read(job.memory, [], job.tasks)
+    with pytest.raises(DataError, match="no examples to train on"):
+        fit(job.method, none, job.scorers)
+    with pytest.raises(DataError, match="no examples to evaluate"):
+        evaluate(job.method, none, job.scorers)
+    with pytest.raises(ConfigError, match=r"tasks \['upos'\] need a scorer each; there is \[\]"):
+        fit(job.method, job.examples, {}, dev=job.examples)
+    with pytest.raises(DataError, match=r"no gold was read for \['upos'\]"):
+        evaluate(job.method, Examples.read(job.memory, job.documents), job.scorers)
+
+
+def test_clipping_bounds_each_tasks_gradient(make_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(make_corpus(8), names=("upos", "ner"))
+    norms: list[float] = []
+    step = torch.optim.Adam.step
+
+    def watched(self: torch.optim.Adam, *args: Any) -> Any:
+        for group in self.param_groups:
+            squares = [p.grad.square().sum() for p in group["params"] if p.grad is not None]
+            norms.append(float(torch.stack(squares).sum().sqrt()))
+        return step(self, *args)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+    job.fit(replace(QUICK, max_grad_norm=0.01))
+    assert max(norms) <= 0.01 + 1e-6
+    assert len(norms) == 2 * 4

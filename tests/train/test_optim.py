@@ -1,0 +1,100 @@
+"""The schedule against spec A11's numbers and a closed form."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from encodeonce.errors import ConfigError
+from encodeonce.train.optim import one_cycle, total_steps
+from encodeonce.train.settings import Settings
+
+
+def course(steps: int, **changes: float) -> tuple[list[float], list[float]]:
+    """Learning rate and first beta of each optimiser step."""
+    weight = nn.Parameter(torch.ones(2))
+    optimiser, schedule = one_cycle([[weight]], steps, Settings(**changes))  # type: ignore[arg-type]
+    rates, betas = [], []
+    for _ in range(steps):
+        rates.append(optimiser.param_groups[0]["lr"])
+        betas.append(optimiser.param_groups[0]["betas"][0])
+        weight.grad = torch.ones(2)
+        optimiser.step()
+        schedule.step()
+    return rates, betas
+
+
+def test_CA20_start_peak_end() -> None:
+    rates, betas = course(100, learning_rate=1e-3)
+    assert rates[0] == pytest.approx(1e-3 / 25, rel=1e-12)
+    assert max(rates) == pytest.approx(1e-3, rel=1e-12)
+    assert rates.index(max(rates)) == 29  # the 30th of 100 steps
+    assert rates[-1] == pytest.approx(1e-3 / 25 / 1e4, rel=1e-9)
+    assert (betas[0], betas[29], betas[-1]) == pytest.approx((0.95, 0.85, 0.95))
+
+
+def test_A11_both_phases_are_cosines() -> None:
+    rates, betas = course(50, learning_rate=2e-3)
+    peak_at = 0.3 * 50 - 1
+
+    def between(a: float, b: float, share: float) -> float:
+        return b + (a - b) / 2 * (1 + math.cos(math.pi * share))
+
+    for step in range(50):
+        if step <= peak_at:
+            rate, beta = between(8e-5, 2e-3, step / peak_at), between(0.95, 0.85, step / peak_at)
+        else:
+            share = (step - peak_at) / (49 - peak_at)
+            rate, beta = between(2e-3, 8e-9, share), between(0.85, 0.95, share)
+        assert rates[step] == pytest.approx(rate, rel=1e-6)
+        assert betas[step] == pytest.approx(beta, rel=1e-6)
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+@pytest.mark.parametrize("warmup", [0.1, 0.2, 0.25, 0.3, 0.5])
+def test_short_runs_have_a_schedule_too(steps: int, warmup: float) -> None:
+    rates, _ = course(steps, warmup_ratio=warmup)
+    assert all(0 < rate <= 2e-3 + 1e-12 for rate in rates)
+
+
+def test_steps_count_the_last_partial_batch() -> None:
+    assert total_steps(12544, Settings(num_train_epochs=10)) == 3920
+    assert total_steps(33, Settings(num_train_epochs=3)) == 6
+    assert total_steps(1, Settings(num_train_epochs=1)) == 1
+
+
+def test_adam_equals_plain_python() -> None:
+    weight = nn.Parameter(torch.tensor([0.5, -1.0], dtype=torch.float64))
+    optimiser, schedule = one_cycle([[weight]], 5, Settings())
+    w, m, v = [0.5, -1.0], [0.0, 0.0], [0.0, 0.0]
+    b1_power = b2_power = 1.0
+    for step in range(5):
+        group = optimiser.param_groups[0]
+        b1, b2 = group["betas"]
+        gradient = [x * (step + 1) for x in w]
+        weight.grad = torch.tensor(gradient, dtype=torch.float64)
+        rate = group["lr"]
+        optimiser.step()
+        schedule.step()
+        # torch corrects the bias with the current beta to the power of the step, also while beta moves
+        b1_power, b2_power = b1 ** (step + 1), b2 ** (step + 1)
+        for i in range(2):
+            m[i] = b1 * m[i] + (1 - b1) * gradient[i]
+            v[i] = b2 * v[i] + (1 - b2) * gradient[i] ** 2
+            w[i] -= rate * (m[i] / (1 - b1_power)) / (math.sqrt(v[i] / (1 - b2_power)) + 1e-8)
+        assert weight.tolist() == pytest.approx(w, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be greater than 0"),
+        ({"num_train_epochs": 0}, "num_train_epochs=0 must be at least 1"),
+        ({"warmup_ratio": 1.0}, "warmup_ratio=1.0 must be between 0 and 1"),
+        ({"early_stopping_patience": -1}, "early_stopping_patience=-1 must be 0 or more"),
+    ],
+)
+def test_settings_out_of_range_are_refused(change: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Settings(**change)  # type: ignore[arg-type]
