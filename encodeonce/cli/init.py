@@ -92,7 +92,6 @@ def init(
 
 def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], encoder: str, output: Path) -> str:
     """The config's text, with file names relative to the config's folder."""
-    from ..resolve import available
     from .config import toml_value
 
     def line(split: str) -> str:
@@ -111,12 +110,9 @@ def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], e
         train=toml_value(_relative(files["train"] or "", output)),
         dev=line("dev"),
         test=line("test"),
-        formats=", ".join(name for name in available("corpus") if name in FORMATS),
+        formats="conllu, columns, jsonl, csv, tsv, text",
         adapter="key_width = 16\nn_heads = 2" if has_keys else f"# {method} has no size to choose",
     )
-
-
-FORMATS = ("conllu", "columns", "jsonl", "table", "text")
 
 
 def _relative(name: str, output: Path) -> str:

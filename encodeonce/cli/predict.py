@@ -1,9 +1,7 @@
 """`encodeonce predict`: fill a file's columns, or tag raw text, with a saved run."""
 
-import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
     from ..types import Document
 
 __all__ = ["predict"]
-
-WORD = re.compile(r"\w+(?:['’\-.]\w+)*|[^\w\s]")
-"""A word of raw text: letters and digits, with apostrophes, hyphens and points inside; or one other character."""
 
 
 @click.command()
@@ -41,16 +36,18 @@ def predict(
 ) -> None:
     """Fill FILE's columns with what RUN predicts; all else in it stays as it is.
 
-    The output has the input's format. Raw text is cut into words, and comes out as columns: a word a line.
+    The output has the input's format. Running text is cut into sentences and words, and comes out as columns: a word
+    a line, its labels beside it.
     """
     from ..corpus import format_of, read, write
+    from ..corpus.text import split
     from .running import predictor_of
 
     predictor = predictor_of(run, encoder, store)
     documents = read(file, format=format, columns=columns)
     running_text = any(document.text and not document.words for document in documents)
     if running_text:
-        documents = [cut for document in documents if (cut := words_of(document)).words]
+        documents = [part for document in documents for part in ([document] if document.words else split(document))]
     answers = predictor.predict(documents)
     values = filled(documents, answers, predictor.run.tasks)
     target: Target = sys.stdout.buffer if output is None else output
@@ -61,11 +58,6 @@ def predict(
     else:
         write(target, file, values, format=format)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
-
-
-def words_of(document: "Document") -> "Document":
-    """Running text cut into words; a document that has words stays."""
-    return document if document.words else replace(document, words=tuple(WORD.findall(document.text)), text="")
 
 
 def filled(

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from encodeonce.cli.config import load
 from encodeonce.cli.learning import fraction
 from encodeonce.cli.main import cli
-from encodeonce.cli.predict import WORD, _with_feature
+from encodeonce.cli.predict import _with_feature
 from encodeonce.corpus import read
 from encodeonce.serve.bundle import load as load_run
 from encodeonce.types import Document
@@ -165,10 +165,26 @@ def test_a_fraction_is_exact_nested_and_made_by_content() -> None:
     assert fraction(documents, 1.0) == documents
 
 
-def test_words_of_raw_text() -> None:
-    assert WORD.findall("Don't stop e.g. here, (it's) 3.14!") == [
-        "Don't", "stop", "e.g", ".", "here", ",", "(", "it's", ")", "3.14", "!",
-    ]  # fmt: skip
+def test_running_text_comes_out_as_columns(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("Every bird paints a house. A cat sees the tree.\n")
+    lines = run("predict", trained / "run", "new.txt").stdout.splitlines()
+    rows = [line.split("\t") for line in lines if line]
+    assert [row[0] for row in rows] == [
+        "Every",
+        "bird",
+        "paints",
+        "a",
+        "house",
+        ".",
+        "A",
+        "cat",
+        "sees",
+        "the",
+        "tree",
+        ".",
+    ]
+    assert all(len(row) == 3 and all(row) for row in rows)
+    assert lines[6] == ""
 
 
 def test_an_attribute_is_put_into_feats() -> None:
