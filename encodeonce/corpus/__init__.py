@@ -1,6 +1,6 @@
 """Files to documents and back. One reader and writer a format, one file a format, found by name or by suffix.
 
-A format is a file of this room that has a `FORMAT`; nothing else lists them. Everything is UTF-8 whatever the locale,
+A format's file has `FORMATS`; nothing else lists them. Everything is UTF-8 whatever the locale,
 `.gz` is seen through, and "\\n" is the only line end.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["Format", "format_of", "formats", "read", "write"]
 def formats() -> dict[str, Format]:
     """Every format by name."""
     found = (importlib.import_module(f"{__name__}.{name}") for name in available("corpus"))
-    return {module.FORMAT.name: module.FORMAT for module in found if "FORMAT" in vars(module)}
+    return {format_.name: format_ for module in found for format_ in vars(module).get("FORMATS", ())}
 
 
 def format_of(source: Any, name: str | None = None) -> Format:

@@ -17,7 +17,7 @@ from ._blocks import BLANK, Block, blocks, is_blank, rewritten
 from ._files import BOM, Target, body, lines, stem, write_text
 from ._format import Format
 
-__all__ = ["DOCSTART", "FORMAT", "Layout", "layout", "read", "sentences", "write"]
+__all__ = ["DOCSTART", "FORMATS", "Layout", "layout", "read", "sentences", "write"]
 
 DOCSTART = "-DOCSTART-"
 """First cell of a row that begins a document (CoNLL-2003)."""
@@ -209,4 +209,4 @@ def _built(document: Document, names: Sequence[str]) -> Block:
     return Block(place, 1, "", (*("\t".join(row) + "\n" for row in rows), "\n"), tuple(range(len(rows))), rows)
 
 
-FORMAT = Format("columns", (".conll", ".iob", ".iob2", ".bio", ".col"), read, write)
+FORMATS = (Format("columns", (".conll", ".iob", ".iob2", ".bio", ".col"), read, write),)

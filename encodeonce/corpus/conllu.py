@@ -13,7 +13,7 @@ from ._blocks import BLANK, Block, blocks, is_blank, rewritten
 from ._files import Target, body, stem, write_text
 from ._format import Format
 
-__all__ = ["COLUMNS", "FORMAT", "feature", "gold_heads", "multiword_tokens", "read", "sentences", "write"]
+__all__ = ["COLUMNS", "FORMATS", "feature", "gold_heads", "multiword_tokens", "read", "sentences", "write"]
 
 COLUMNS = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """Our names of the columns after ID, in order."""
@@ -204,4 +204,4 @@ def _built(document: Document) -> Block:
     return Block(document.place or document.id, 1, "", lines, at, tuple(rows))
 
 
-FORMAT = Format("conllu", (".conllu",), read, write)
+FORMATS = (Format("conllu", (".conllu",), read, write),)

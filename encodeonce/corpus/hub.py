@@ -1,0 +1,103 @@
+"""Hugging Face `datasets`: objects in memory and folders written by `save_to_disk`. Class ids become their names."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, DataError, MissingExtra
+from ..types import Document
+from ._format import Format
+from .jsonl import document
+
+__all__ = ["FORMATS", "read", "write"]
+
+
+def read(source: Any, *, columns: Mapping[str, int | str] | None = None, split: str | None = None) -> list[Document]:
+    """Every row of a Dataset, or of one split of a DatasetDict, given as object or as a saved folder.
+
+    Fields are read as those of a JSON line (see `jsonl.read`), ClassLabel ids by name; the id −1 (unlabelled) is None.
+    Raises MissingExtra where `datasets` is not installed, DataError naming row and field for fields of the wrong kind.
+    """
+    found, name = _opened(source)
+    if isinstance(found, Mapping):
+        if split not in found:
+            raise ConfigError(f"split={split!r} of {name}: name one of its splits: {', '.join(map(str, found))}.")
+        found, name = found[split], f"{name}[{split}]"
+    elif split is not None:
+        raise ConfigError(f"split={split!r}: {name} is one Dataset without splits; leave split out.")
+    named = {field: _class_names(feature) for field, feature in (getattr(found, "features", None) or {}).items()}
+    documents = []
+    for ordinal, row in enumerate(found, 1):
+        values = {field: _named(value, named.get(field)) for field, value in row.items()}
+        documents.append(document(values, f"{name}:{ordinal}", f"{Path(name).name}:{ordinal}", columns or {}))
+    return documents
+
+
+def write(target: str | Path, source: Any, columns: Mapping[str, Sequence[Any]], *, split: str | None = None) -> None:
+    """Save a Dataset (or one split) with fields set or added to the folder `target`, by `save_to_disk`.
+
+    `source` is as in `read`, or documents. `columns` hold one value a row.
+    """
+    if isinstance(source, Iterable) and not hasattr(source, "save_to_disk") and not isinstance(source, (str, Path)):
+        found = _import().Dataset.from_list([_row(d) for d in source])
+    else:
+        found, name = _opened(source)
+        if isinstance(found, Mapping):
+            if split not in found:
+                raise ConfigError(f"split={split!r} of {name}: name one of its splits: {', '.join(map(str, found))}.")
+            found = found[split]
+    for name, column in columns.items():
+        if len(column) != len(found):
+            raise DataError(f"column {name!r} has {len(column)} values for {len(found)} rows.")
+        if name in found.column_names:
+            found = found.remove_columns(name)
+        found = found.add_column(name, [list(v) if isinstance(v, tuple) else v for v in column])
+    found.save_to_disk(str(target))
+
+
+def _row(document: Document) -> dict[str, Any]:
+    own: dict[str, Any] = {"id": document.id, "text": document.text, "words": list(document.words)}
+    own.update({name: list(values) for name, values in document.columns.items() if name != "form"})
+    return own
+
+
+def _opened(source: Any) -> tuple[Any, str]:
+    """The object, and what to call it in messages."""
+    if not isinstance(source, (str, Path)):
+        if not type(source).__module__.partition(".")[0] == "datasets":
+            raise ConfigError(
+                f"{type(source).__name__} cannot be read: give a path, or a datasets Dataset or DatasetDict."
+            )
+        return source, type(source).__name__
+    if not any((Path(source) / mark).is_file() for mark in ("state.json", "dataset_dict.json")):
+        raise DataError(
+            f"{source} is no folder written by save_to_disk: neither state.json nor dataset_dict.json is there."
+        )
+    return _import().load_from_disk(str(source)), str(source)
+
+
+def _import() -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtra(
+            "Hugging Face data sets need the package datasets. Install it with: pip install 'encodeonce[datasets]'"
+        ) from None
+    return datasets
+
+
+def _class_names(feature: Any) -> list[str] | None:
+    """Names of a ClassLabel, or of the ClassLabels of a list."""
+    inner = getattr(feature, "feature", feature)
+    return getattr(inner, "names", None)
+
+
+def _named(value: Any, names: list[str] | None) -> Any:
+    if names is None or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return names[value] if value >= 0 else None
+    return [_named(item, names) for item in value]
+
+
+FORMATS = (Format("hub", (), read, write),)

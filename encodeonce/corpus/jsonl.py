@@ -1,0 +1,177 @@
+"""JSON lines: one object a line, with `words` and labels a word, or `text` and a label. Reader and writer.
+
+A list of strings as long as `words` is a column; every other field is `meta`, of whatever type, in whatever row: there
+is no schema to break (a field may be null in one row and a string in the next).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, DataError
+from ..types import Document
+from ._files import BOM, Target, lines, stem, write_text
+from ._format import Format
+
+__all__ = ["FORMATS", "document", "read", "rows", "write"]
+
+WORDS = ("words", "tokens")
+"""Fields that are words where `columns` names none."""
+
+_BLANK = BOM + " \t\r\n"
+
+
+def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) -> list[Document]:
+    """Every object of a file. `columns` names fields, our name first: {"words": "tokens", "labels": "ner"}.
+
+    Without it, "words" (or "tokens") and "text" are found by name. `id` is the object's "id", or "name:ordinal".
+    Raises DataError with file:line for bad JSON, for a line that is no object, and for fields of the wrong kind.
+    """
+    name = stem(path)
+    return [document(value, place, f"{name}:{i}", columns or {}) for i, (value, place) in enumerate(rows(path), 1)]
+
+
+def rows(path: str | Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Stream (object, "file:line"); blank lines are no rows."""
+    for number, line in _numbered(path):
+        if line.strip(_BLANK):
+            yield _parsed(line, f"{path}:{number}"), f"{path}:{number}"
+
+
+def write(target: Target, source: str | Path | Iterable[Document], columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write `source` with fields set: one value an object, a list (a label a word) or a single value.
+
+    `source` is a file (other fields keep their values and order) or documents (id, words or text, columns, meta).
+    """
+    write_text(target, _written(source, columns))
+
+
+def _written(source: str | Path | Iterable[Document], columns: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    values = _file_objects(source) if isinstance(source, (str, Path)) else map(_object, source)
+    ordinal = 0
+    for place, value, line in values:
+        if value is None:
+            yield line
+            continue
+        for name, column in columns.items():
+            if ordinal >= len(column):
+                raise DataError(f"{place}: field {name!r} has values for {len(column)} objects; there are more.")
+            value[name] = list(column[ordinal]) if isinstance(column[ordinal], (list, tuple)) else column[ordinal]
+        yield json.dumps(value, ensure_ascii=False) + "\n" if columns or not line else line
+        ordinal += 1
+    for name, column in columns.items():
+        if len(column) != ordinal:
+            raise DataError(f"field {name!r} has values for {len(column)} objects; there are {ordinal}.")
+
+
+def _file_objects(path: str | Path) -> Iterator[tuple[str, dict[str, Any] | None, str]]:
+    """(place, object, line) of every line; no object for a blank line."""
+    for number, line in _numbered(path):
+        place = f"{path}:{number}"
+        yield place, _parsed(line, place) if line.strip(_BLANK) else None, line
+
+
+def _object(item: Document) -> tuple[str, dict[str, Any], str]:
+    value: dict[str, Any] = {"id": item.id}
+    if item.words:
+        value["words"] = list(item.words)
+    if item.text or not item.words:
+        value["text"] = item.text
+    value.update({name: list(column) for name, column in item.columns.items() if name != "form"})
+    value.update({k: v for k, v in item.meta.items() if v is None or isinstance(v, (str, int, float, list, dict))})
+    return item.place or item.id, value, ""
+
+
+def _numbered(path: str | Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    for line in lines(path):
+        number += line != BOM
+        yield number, line
+
+
+def _parsed(line: str, place: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise DataError(
+            f"{place}:{problem.colno}: bad JSON: {problem.msg}. Each line holds one whole object."
+        ) from None
+    if not isinstance(value, dict):
+        raise DataError(f"{place}: a {type(value).__name__}, not an object. Each line holds one object: {{...}}.")
+    if "\\ud" in line.lower():
+        _check_unicode(json.dumps(value, ensure_ascii=False), place)
+    return value
+
+
+def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[str, int | str]) -> Document:
+    """One object as a document, under the rules of `read`; `ordinal` is its id where it has none."""
+    named = {name: _field(name, field) for name, field in columns.items()}
+    for name, field in named.items():
+        if field not in value:
+            raise DataError(f"{place}: no field {field!r} ({name}). There is: {', '.join(value)}.")
+    words_field = named.get("words") or next((field for field in WORDS if field in value), "")
+    text_field = named.get("text", "text")
+    words = _strings(value[words_field], words_field, place) if words_field else ()
+    text = value.get(text_field, "")
+    if not words_field and text_field not in value:
+        raise DataError(
+            f"{place}: neither 'words' (or 'tokens') nor 'text'. There is: {', '.join(value) or 'nothing'}."
+        )
+    if not isinstance(text, str):
+        raise DataError(f"{place}: {text_field!r} is a {_kind(text)}; it must be a string.")
+    per_word: dict[str, tuple[str, ...]] = {}
+    meta: dict[str, Any] = {}
+    ours = {field: name for name, field in named.items()}
+    for field, content in value.items():
+        if field in (words_field, text_field, "id"):
+            continue
+        name = ours.get(field, field)
+        labels = isinstance(content, list) and bool(words_field) and (field == "labels" or field in ours)
+        if labels or (words and _is_column(content, len(words))):
+            per_word[name] = _labels(content, field, len(words), place)
+        else:
+            meta[name] = content
+    own = value.get("id")
+    return Document(ordinal if own is None else str(own), words, text, per_word, meta, place)
+
+
+def _is_column(content: Any, n: int) -> bool:
+    return isinstance(content, list) and len(content) == n and all(isinstance(item, str) for item in content)
+
+
+def _labels(content: Any, field: str, n: int, place: str) -> tuple[str, ...]:
+    values = _strings(content, field, place)
+    if len(values) != n:
+        raise DataError(f"{place}: {field!r} has {len(values)} labels for {n} words.")
+    return values
+
+
+def _strings(content: Any, field: str, place: str) -> tuple[str, ...]:
+    if not isinstance(content, list):
+        raise DataError(f"{place}: {field!r} is a {_kind(content)}; it must be a list of strings.")
+    for index, item in enumerate(content):
+        if not isinstance(item, str):
+            raise DataError(f"{place}: {field!r}[{index}] is a {_kind(item)} ({item!r}); it must be a string.")
+    return tuple(content)
+
+
+def _check_unicode(string: str, place: str) -> None:
+    """JSON can spell half a surrogate pair, which is no character and breaks tokenizers and writers."""
+    try:
+        string.encode("utf-8")
+    except UnicodeEncodeError as problem:
+        raise DataError(f"{place}: {string[problem.start]!a} is half a surrogate pair, not a character.") from None
+
+
+def _field(name: str, field: int | str) -> str:
+    if not isinstance(field, str):
+        raise ConfigError(f"columns: {name!r} is {field!r}; fields of this format are named.")
+    return field
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+FORMATS = (Format("jsonl", (".jsonl", ".ndjson"), read, write),)

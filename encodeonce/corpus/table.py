@@ -1,0 +1,194 @@
+"""Tables of texts: csv by RFC 4180, tsv without quoting. Reader and writer.
+
+tsv: cells are divided by tabs, and a quote is a character like any other. csv: a cell that begins with a quote ends at
+the closing quote and may hold commas and line ends. A cell whose quote is never closed, or is followed by text, is read
+as it stands, with a warning that names its line. Where a quoted cell over several lines would swallow whole rows, the
+file is ambiguous, and refused until `quoting` says how to read it. No cell is a missing value: "NA", "null" and "" are
+texts.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, DataError
+from ..types import Document
+from ._files import BOM, Target, lines, stem, write_text
+from ._format import Format
+from ._quotes import Row, cut_plain, cut_quoted, quoted
+
+__all__ = ["FORMATS", "Table", "read", "table", "write"]
+
+LOG = logging.getLogger("encodeonce")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table's rows, the header apart; `names` are numbers where there is no header; `prefix` a byte order mark."""
+
+    names: tuple[str, ...]
+    header: Row | None
+    rows: tuple[Row, ...]
+    prefix: str
+
+
+def read(
+    path: str | Path,
+    *,
+    columns: Mapping[str, int | str] | None = None,
+    header: bool | None = None,
+    quoting: bool | None = None,
+    separator: str | None = None,
+) -> list[Document]:
+    """Every row as a text with its other cells as `meta`.
+
+    `columns` names cells, our name first: {"text": "sentence1"} by the header's names, or {"label": 0, "text": 1} by
+    number from 0, which says that there is no header (`header` overrules). Without `columns` the header names "text".
+    `id` is the cell "id", or "name:ordinal". Raises DataError with file:line for a row with another number of cells.
+    """
+    found = table(path, header=_has_header(columns, header), quoting=quoting, separator=separator)
+    where = _where(columns, found, path)
+    name = stem(path)
+    documents = []
+    for ordinal, row in enumerate(found.rows, 1):
+        meta: dict[str, Any] = {ours: row.values[at] for ours, at in where.items() if ours not in ("text", "id")}
+        text = row.values[where["text"]]
+        own = row.values[where["id"]] if "id" in where else f"{name}:{ordinal}"
+        documents.append(Document(own, (), text, {}, meta, f"{path}:{row.line}"))
+    return documents
+
+
+def table(path: str | Path, *, header: bool = True, quoting: bool | None = None, separator: str | None = None) -> Table:
+    """Cut a whole file into rows of equally many cells. Empty lines are no rows in a table of several columns."""
+    comma = separator or ("," if _suffix(path) == ".csv" else "\t")
+    if len(comma) != 1 or comma in '"\r\n':
+        raise ConfigError(f"separator={separator!r} must be one character, no quote and no line end.")
+    held = list(lines(path))
+    prefix = BOM if held[:1] == [BOM] else ""
+    held = held[len(prefix) :]
+    if quoting is None and comma == "\t":
+        quoting = False
+    rows = cut_plain(held, comma) if quoting is False else cut_quoted(held, comma, str(path), sure=quoting is True)
+    if len(rows) and len(rows[0].values) > 1:
+        rows = [row for row in rows if row.values != ("",)]
+    for row in rows:
+        if len(row.values) != len(rows[0].values):
+            raise DataError(
+                f"{path}:{row.line}: {len(row.values)} cells; line {rows[0].line} has {len(rows[0].values)}. Cells are "
+                f"divided by {'a tab' if comma == chr(9) else repr(comma)}."
+            )
+        if row.doubtful:
+            LOG.warning("%s:%d: a quote that is not closed is read as a character.", path, row.line)
+    first = rows[0] if rows and header else None
+    names = first.values if first else tuple(map(str, range(len(rows[0].values) if rows else 0)))
+    if len(set(names)) != len(names):
+        raise DataError(f"{path}:1: the header names a column twice: {', '.join(names)}.")
+    return Table(names, first, tuple(rows[1:] if first else rows), prefix)
+
+
+def write(
+    target: Target,
+    source: str | Path | Iterable[Document],
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    header: bool | None = None,
+    quoting: bool | None = None,
+    separator: str | None = None,
+    layout_columns: Mapping[str, int | str] | None = None,
+) -> None:
+    """Write `source` with cells replaced, or added on the right where the table has no column of the name.
+
+    `source` is a table (all other cells keep their bytes) or documents (id, text, meta and the given columns are
+    written under a header). `columns` hold one value a row. `layout_columns` is what `columns` is in `read`.
+    """
+    if not isinstance(source, (str, Path)):
+        comma = separator or ("," if _suffix(target) == ".csv" else "\t")
+        write_text(target, _from_documents(source, columns, comma))
+        return
+    found = table(source, header=_has_header(layout_columns, header), quoting=quoting, separator=separator)
+    where = {name: at for at, name in enumerate(found.names)}
+    where.update(_where(layout_columns, found, source) if layout_columns else {})
+    comma = separator or ("," if _suffix(source) == ".csv" else "\t")
+    quotes = quoting if quoting is not None else comma != "\t"
+    write_text(target, _rewritten(found, columns, where, comma, quotes, str(source)))
+
+
+def _rewritten(
+    found: Table, columns: Mapping[str, Sequence[Any]], where: Mapping[str, int], comma: str, quotes: bool, path: str
+) -> Iterator[str]:
+    for name, column in columns.items():
+        if len(column) != len(found.rows):
+            raise DataError(f"{path}: column {name!r} has {len(column)} values for {len(found.rows)} rows.")
+    yield found.prefix
+    added = [name for name in columns if name not in where]
+    if found.header:
+        cells = [*found.header.raw, *(quoted(name, comma, quotes, path) for name in added)]
+        yield comma.join(cells) + (found.header.ending or ("\n" if found.rows else ""))
+    for ordinal, row in enumerate(found.rows):
+        raw = list(row.raw)
+        for name, column in columns.items():
+            cell = quoted(str(column[ordinal]), comma, quotes, f"{path}:{row.line}")
+            if name in where:
+                raw[where[name]] = cell
+            else:
+                raw.append(cell)
+        yield comma.join(raw) + row.ending
+
+
+def _from_documents(documents: Iterable[Document], columns: Mapping[str, Sequence[Any]], comma: str) -> Iterator[str]:
+    held = list(documents)
+    for name, column in columns.items():
+        if len(column) != len(held):
+            raise DataError(f"column {name!r} has {len(column)} values for {len(held)} documents.")
+    names = list(dict.fromkeys(name for d in held for name in d.meta if name not in columns))
+    yield comma.join(["id", "text", *names, *columns]) + "\n"
+    for ordinal, document in enumerate(held):
+        values = [document.id, document.text, *(document.meta.get(name, "") for name in names)]
+        values += [column[ordinal] for column in columns.values()]
+        place = document.place or document.id
+        yield comma.join(quoted(str(value), comma, comma != "\t", place) for value in values) + "\n"
+
+
+def _has_header(columns: Mapping[str, int | str] | None, header: bool | None) -> bool:
+    kinds = {isinstance(at, int) for at in (columns or {}).values()}
+    if kinds == {True, False}:
+        raise ConfigError(f"columns={dict(columns or {})} mixes numbers and names; use one of them.")
+    if header is False and kinds == {False}:
+        raise ConfigError(f"columns={dict(columns or {})} names columns of a table that has no header; use numbers.")
+    return header if header is not None else kinds != {True}
+
+
+def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Path) -> dict[str, int]:
+    """Place of each column under our names: those given, and the header's other ones."""
+    where: dict[str, int] = {}
+    for ours, at in (columns or {}).items():
+        if isinstance(at, str):
+            if at not in found.names:
+                raise DataError(f"{path}:1: no column {at!r} ({ours}). The header has: {', '.join(found.names)}.")
+            where[ours] = found.names.index(at)
+        else:
+            if found.names and not -len(found.names) <= at < len(found.names):
+                raise DataError(f"{path}:1: no column {at} ({ours!r}); the table has {len(found.names)}.")
+            where[ours] = at % max(len(found.names), 1)
+    if found.header:
+        taken = set(where.values())
+        where.update((n, at) for at, n in enumerate(found.names) if at not in taken and n not in where)
+    if "text" not in where and found.names:
+        raise DataError(
+            f"{path}:1: no column 'text' in: {', '.join(found.names)}. Name it: columns={{'text': 'NAME'}}, or by "
+            "number in a table without a header: columns={'text': 1}."
+        )
+    return where
+
+
+def _suffix(path: Any) -> str:
+    return Path(str(path).removesuffix(".gz")).suffix.lower() if isinstance(path, (str, Path)) else ""
+
+
+FORMATS = (
+    Format("csv", (".csv",), partial(read, separator=","), partial(write, separator=",")),
+    Format("tsv", (".tsv",), partial(read, separator="\t"), partial(write, separator="\t")),
+)

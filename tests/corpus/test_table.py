@@ -1,0 +1,142 @@
+"""Tables: quotes and "NA" stay what they are, wrong rows are named. Oracle: the csv module, where it is right."""
+
+import csv
+import io
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from encodeonce.corpus import read, table, write
+from encodeonce.errors import ConfigError, DataError
+
+
+def rewritten(path: Path, columns: dict, **options: object) -> bytes:
+    stream = io.BytesIO()
+    write(stream, path, columns, **options)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def test_CLS_1_quotes_and_na_stay_what_they_are(cases: Path) -> None:
+    expected = json.loads((cases / "CLS-1.expected.json").read_text("utf-8"))
+    a = read(cases / "CLS-1a.tsv", columns={"text": "sentence1"})
+    assert len(a) == expected["CLS-1a"]["rows"]
+    assert a[1].text == expected["CLS-1a"]["sentence1_row1"]
+    assert [d.meta["label"] for d in a] == ["1", "0", "1", "0"]
+    assert [d.meta["sentence2"] for d in a] == ["She left.", "Go on.", 'Really"', "B"]
+    b = read(cases / "CLS-1b.csv", columns={"label": 0, "text": 1})
+    assert [d.text for d in b] == expected["CLS-1b"]["texts"]
+    assert [d.meta for d in b] == [{"label": label} for label in "01010"]
+    c = read(cases / "CLS-1c-passages.tsv")
+    assert len(c) == expected["CLS-1c"]["passages"]
+    assert c[0].text == expected["CLS-1c"]["text_1"]
+    assert [d.id for d in c] == ["1", "2", "3", "4"]
+    assert (
+        rewritten(
+            cases / "CLS-1a.tsv", {"label": [d.meta["label"] for d in a]}, layout_columns={"text": 1}, header=True
+        )
+        == (cases / "CLS-1a.tsv").read_bytes()
+    )
+
+
+def test_csv_with_an_unclosed_quote_keeps_its_rows_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('text,label\nHe said "yes.,1\n"Stop,0\n"Blue" is a colour,1\nA 5" pipe,0\n', encoding="utf-8")
+    with caplog.at_level(logging.WARNING, "encodeonce"):
+        documents = read(path)
+    assert [d.text for d in documents] == ['He said "yes.', '"Stop', '"Blue" is a colour', 'A 5" pipe']
+    assert [r.getMessage().split("/")[-1] for r in caplog.records] == [
+        "x.csv:3: a quote that is not closed is read as a character.",
+        "x.csv:4: a quote that is not closed is read as a character.",
+    ]
+    with pytest.raises(DataError, match=r"x.csv:3:1: a quote opened here is not closed as it must be"):
+        read(path, quoting=True)
+
+
+def test_a_quote_that_would_swallow_whole_rows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('text,label\n"Unclosed,Red\nplain,Green\nends with quote",Grey\n', encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"x.csv:2: a quote opened here is closed 2 lines on.*quoting=False .*quoting=True"
+    ):
+        read(path)
+    assert [d.meta["label"] for d in read(path, quoting=False)] == ["Red", "Green", "Grey"]
+    assert [d.meta["label"] for d in read(path, quoting=True)] == ["Grey"]
+
+
+def test_quoted_cells_by_rfc_4180(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    raw = 'id,text,label\r\n1,"a, ""b""\r\nc",x\r\n"2","",y\r\n\r\n3,é😀,"z"'
+    path.write_bytes(("\ufeff" + raw).encode())
+    documents = read(path)
+    assert [(d.id, d.text, d.meta["label"]) for d in documents] == [
+        ("1", 'a, "b"\r\nc', "x"),
+        ("2", "", "y"),
+        ("3", "é😀", "z"),
+    ]
+    assert [d.place for d in documents] == [f"{path}:{n}" for n in (2, 4, 6)]
+    changed = rewritten(path, {"label": ["p", 'q"', "r"], "new": ["1", "2", "3"]}).decode()
+    assert changed == '\ufeffid,text,label,new\r\n1,"a, ""b""\r\nc",p,1\r\n"2","","q""",2\r\n3,é😀,r,3'
+
+
+CELL = st.text(alphabet='ab ,"\n\té', max_size=5)
+
+
+@given(st.lists(st.tuples(CELL, CELL, st.sampled_from(["x", "y"])), min_size=1, max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_what_the_csv_module_writes_is_read(tmp_path_factory: pytest.TempPathFactory, cells: list) -> None:
+    path = tmp_path_factory.mktemp("csv") / "x.csv"
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("text", "more", "label"), *cells])
+    found = table.table(path, separator=",", quoting=True)
+    assert [row.values for row in found.rows] == [tuple(row) for row in cells]
+
+
+@pytest.mark.parametrize("name", ["x.tsv", "x.csv"])
+def test_rows_of_another_length_are_named(tmp_path: Path, name: str) -> None:
+    path, comma = tmp_path / name, "\t" if name == "x.tsv" else ","
+    path.write_text(f"text{comma}label\na{comma}1\nb\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"{name}:3: 1 cells; line 1 has 2. Cells are divided by"):
+        read(path)
+
+
+def test_headers_and_maps_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("a\tb\n1\t2\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"x.tsv:1: no column 'text' in: a, b. Name it"):
+        read(path)
+    with pytest.raises(DataError, match=r"x.tsv:1: no column 'c' \(text\). The header has: a, b"):
+        read(path, columns={"text": "c"})
+    with pytest.raises(DataError, match=r"x.tsv:1: no column 2 \('text'\); the table has 2"):
+        read(path, columns={"text": 2})
+    with pytest.raises(ConfigError, match="mixes numbers and names"):
+        read(path, columns={"text": 0, "label": "b"})
+    with pytest.raises(ConfigError, match="a table that has no header"):
+        read(path, columns={"text": "a"}, header=False)
+    assert [d.text for d in read(path, columns={"text": 0})] == ["a", "1"]
+    assert [(d.text, d.meta) for d in read(path, columns={"text": 0}, header=True)] == [("1", {"b": "2"})]
+    path.write_text("a\ta\n1\t2\n", encoding="utf-8")
+    with pytest.raises(DataError, match="names a column twice: a, a"):
+        read(path, columns={"text": "a"})
+
+
+def test_writing_wrong_predictions_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("text\tlabel\na\t1\n", encoding="utf-8")
+    with pytest.raises(DataError, match="column 'label' has 2 values for 1 rows"):
+        rewritten(path, {"label": ["1", "2"]})
+    with pytest.raises(DataError, match=r"x.tsv:2: 'a\\tb' cannot be written"):
+        rewritten(path, {"label": ["a\tb"]})
+
+
+def test_documents_become_a_table(tmp_path: Path) -> None:
+    source = tmp_path / "x.jsonl"
+    source.write_text('{"text": "a, \\"b\\"", "genre": "x"}\n{"text": "c", "genre": "y"}\n', encoding="utf-8")
+    write(tmp_path / "y.csv", read(source), {"label": ["1", "0"]})
+    assert (tmp_path / "y.csv").read_text("utf-8") == 'id,text,genre,label\nx:1,"a, ""b""",x,1\nx:2,c,y,0\n'
+    assert [d.text for d in read(tmp_path / "y.csv")] == ['a, "b"', "c"]
