@@ -169,20 +169,7 @@ def test_running_text_comes_out_as_columns(run: Run, trained: Path, tmp_path: Pa
     (tmp_path / "new.txt").write_text("Every bird paints a house. A cat sees the tree.\n")
     lines = run("predict", trained / "run", "new.txt").stdout.splitlines()
     rows = [line.split("\t") for line in lines if line]
-    assert [row[0] for row in rows] == [
-        "Every",
-        "bird",
-        "paints",
-        "a",
-        "house",
-        ".",
-        "A",
-        "cat",
-        "sees",
-        "the",
-        "tree",
-        ".",
-    ]
+    assert " ".join(row[0] for row in rows) == "Every bird paints a house . A cat sees the tree ."
     assert all(len(row) == 3 and all(row) for row in rows)
     assert lines[6] == ""
 
