@@ -29,20 +29,18 @@ __all__ = [
 NOT_FAMILIES = ("checkpoint", "encode", "loading", "pieces", "pretrained", "slots", "stack", "windows")
 """The files of this room that are no family; every other file is one, named as its checkpoints' `model_type`."""
 
-TOKENIZER_FILES = (
-    "added_tokens.json",
+VOCABULARY_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
     "bpe.codes",
-    "merges.txt",
     "sentencepiece.bpe.model",
-    "special_tokens_map.json",
     "spiece.model",
     "spm.model",
-    "tokenizer.json",
     "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
 )
+SETTINGS_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILES = (*VOCABULARY_FILES, "merges.txt", *SETTINGS_FILES)
 
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
 
@@ -216,15 +214,12 @@ def tokenizer_hash(folder: Path) -> str:
     for name in TOKENIZER_FILES:
         path = folder / name
         if path.is_file():
-            as_json = name in (
-                "tokenizer.json",
-                "tokenizer_config.json",
-                "special_tokens_map.json",
-                "added_tokens.json",
-            )
+            as_json = name in ("tokenizer.json", *SETTINGS_FILES)
             parts[name] = _digest(_heard(read_json(path))) if as_json else _file_hash(path)
-    if not parts:
-        raise EncoderError(f"{folder}: no tokenizer file ({', '.join(TOKENIZER_FILES)}).")
+    if not parts.keys() & set(VOCABULARY_FILES):
+        raise EncoderError(
+            f"{folder}: there is no vocabulary; the tokenizer needs one of {', '.join(VOCABULARY_FILES)}."
+        )
     return _digest(parts)
 
 

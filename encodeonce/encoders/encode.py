@@ -57,9 +57,8 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         if batch:
             longest = lengths[batch[0]]
             padded = longest * (len(batch) + 1)
-            shorter = length < lengths[batch[-1]]
-            wasteful = (padded - pieces - length) * 20 > padded
-            if padded > budget or (shorter and (pieces * 2 >= budget or wasteful)):
+            full = pieces * 2 >= budget and length < lengths[batch[-1]]
+            if padded > budget or full or (padded - pieces - length) * 20 > padded:
                 yield batch
                 batch, pieces = [], 0
         batch.append(index)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import DataError, EncoderError
 from ..types import Document, Pieces
+from .checkpoint import VOCABULARY_FILES
 from .windows import plan, room_for
 
 __all__ = ["Cutter", "load_tokenizer"]
@@ -32,6 +33,10 @@ def load_tokenizer(folder: Path) -> Any:
     """The folder's own tokenizer, from its files only; EncoderError with the folder where that fails."""
     from transformers import AutoTokenizer
 
+    if not any((folder / name).is_file() for name in VOCABULARY_FILES):
+        raise EncoderError(
+            f"{folder}: there is no vocabulary; the tokenizer needs one of {', '.join(VOCABULARY_FILES)}."
+        )
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as problem:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,6 +161,14 @@ def tiny_model(family: str, vocab_size: int, **settings: Any) -> Any:
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     return model.eval()
+
+
+@pytest.fixture(scope="session")
+def tiny() -> SimpleNamespace:
+    """The functions of this file, for tests that need a tokenizer or a model without a folder."""
+    return SimpleNamespace(
+        words=WORDPIECES, wordpiece=wordpiece, byte_level=byte_level, unigram=unigram, model=tiny_model
+    )
 
 
 @pytest.fixture(scope="session")
