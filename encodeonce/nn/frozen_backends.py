@@ -45,6 +45,8 @@ class Backend(ABC):
     name: str
     tolerance: float
     """Largest relative error (Frobenius norm) a product may have against float64."""
+    compiled = False
+    """Whether the kernel is there, so that what stands between the products can go through it too."""
 
     @abstractmethod
     def missing(self) -> str:
@@ -55,8 +57,12 @@ class Backend(ABC):
         """What `multiply` needs of a weight."""
 
     @abstractmethod
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
-        """x W^T + b for contiguous fp32 rows, at least one."""
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
+        """x W^T + b for contiguous fp32 rows, at least one; `activate`: GELU (the exact one) of it."""
+
+
+def _activated(y: Float[Tensor, "M O"], activate: bool) -> Float[Tensor, "M O"]:
+    return functional.gelu(y) if activate else y
 
 
 class Plain(Backend):
@@ -71,8 +77,8 @@ class Plain(Backend):
     def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
         return weight, bias
 
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
-        return functional.linear(x, *packed)
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
+        return _activated(functional.linear(x, *packed), activate)
 
 
 def _missing_onednn() -> str:
@@ -95,8 +101,8 @@ class OneDnn(Backend):
     def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
         return torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS), bias
 
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
-        return torch.ops.mkldnn._linear_pointwise(x, *packed, "none", [], "")
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
+        return torch.ops.mkldnn._linear_pointwise(x, *packed, "gelu" if activate else "none", [], "none")
 
 
 class Bf16OneDnn(Backend):
@@ -112,8 +118,9 @@ class Bf16OneDnn(Backend):
         packed = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16(), TYPICAL_ROWS)
         return packed, None if bias is None else bias.bfloat16()
 
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
-        return torch.ops.mkldnn._linear_pointwise(x.bfloat16(), *packed, "none", [], "").float()
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
+        after = "gelu" if activate else "none"
+        return torch.ops.mkldnn._linear_pointwise(x.bfloat16(), *packed, after, [], "none").float()
 
 
 @functools.cache
@@ -166,6 +173,7 @@ class Bf16x3(Backend):
     name = "bf16x3"
     tolerance = 1e-5
     parts = 2
+    compiled = True
 
     def missing(self) -> str:
         found = kernel()
@@ -174,8 +182,9 @@ class Bf16x3(Backend):
     def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
         return laid_out(weight, self.parts), bias, len(weight)
 
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
-        return product(x, *packed)
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
+        tiles, bias, outputs = packed
+        return product(x, tiles, bias, outputs, activate)
 
 
 class Bf16(Backend):
@@ -184,6 +193,7 @@ class Bf16(Backend):
     name = "bf16"
     tolerance = 1e-2
     parts = 1
+    compiled = True
 
     def missing(self) -> str:
         found = kernel()
@@ -192,8 +202,9 @@ class Bf16(Backend):
     def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
         return laid_out(weight, self.parts), bias, len(weight)
 
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
-        return product(x, *packed)
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
+        tiles, bias, outputs = packed
+        return product(x, tiles, bias, outputs, activate)
 
 
 class Bf16x3Mkl(Backend):
@@ -210,13 +221,13 @@ class Bf16x3Mkl(Backend):
         high, low = _rounded(weight)
         return torch.cat([high, low, high], dim=1), bias
 
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
         weight, bias = packed
         y = _filled(x, weight, bias)
         for rows, out in zip(x.split(ROWS_AT_ONCE), y.split(ROWS_AT_ONCE), strict=True):
             high, low = _rounded(rows)
             _accumulate(out, torch.cat([high, high, low], dim=1), weight)
-        return y
+        return _activated(y, activate)
 
 
 class Bf16Mkl(Backend):
@@ -232,8 +243,8 @@ class Bf16Mkl(Backend):
     def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
         return weight.to(torch.bfloat16).contiguous(), bias
 
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any) -> Float[Tensor, "M O"]:
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
         weight, bias = packed
         y = _filled(x, weight, bias)
         _accumulate(y, x.to(torch.bfloat16), weight)
-        return y
+        return _activated(y, activate)

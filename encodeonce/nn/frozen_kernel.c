@@ -1,4 +1,5 @@
-/* Products of fp32 rows with a frozen weight on the bfloat16 matrix unit of x86 processors (AMX), and GELU.
+/* Products of fp32 rows with a frozen weight on the bfloat16 matrix unit of x86 processors (AMX), and what stands between
+   such products in a Transformer block: attention, layer norm and GELU, in fp32.
 
    A number is split as x = x1 + x2 + rest: x1 is x rounded to bfloat16, x2 is x - x1 rounded to bfloat16, and the rest is
    below 2^-17 of x. With parts = 2 the kernel sums x2 W1 + x1 W1 + x1 W2 in fp32 (the "bf16x3" product of Henry, Tang and
@@ -20,7 +21,7 @@
 #define VECTOR __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 #define MATRIX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,amx-tile,amx-bf16")))
 #define TILE 512 /* bfloat16 numbers in a tile */
-#define PANEL_BYTES (768 * 1024) /* split rows held at a time: most of a level-2 cache */
+#define PANEL_BYTES (384 * 1024) /* split rows held at a time: a part of a level-2 cache, which the weights pass through too */
 
 /* 0: usable; 1: the processor has no AMX bfloat16; 2: the operating system does not let us use it. */
 int frozen_ready(void) {
@@ -61,6 +62,8 @@ VECTOR static void split_rows(const float *x, long rows, long inputs, long block
     }
 }
 
+/* The tiles come from the level-2 cache; asking for the next ones early keeps the matrix unit fed. */
+#define AHEAD(p) for (int l_ = 0; l_ < 1024; l_ += 64) _mm_prefetch((const char *)(p) + l_, _MM_HINT_T0)
 #define FOUR_PRODUCTS          \
     _tile_dpbf16ps(0, 4, 6);   \
     _tile_dpbf16ps(1, 4, 7);   \
@@ -81,13 +84,21 @@ MATRIX static void block(const uint16_t *a0, const uint16_t *a1, const uint16_t 
             _tile_loadd(6, b0 + at, 64);
             _tile_loadd(7, b1 + at, 64);
             _tile_loadd(5, a1 + at + TILE, 64);
+            AHEAD(a0 + at + 3 * TILE);
+            AHEAD(a1 + at + 3 * TILE);
             FOUR_PRODUCTS;
             _tile_loadd(4, a0 + at, 64);
             _tile_loadd(5, a1 + at, 64);
+            AHEAD(a0 + at + 2 * TILE);
+            AHEAD(a1 + at + 2 * TILE);
             FOUR_PRODUCTS;
             _tile_loadd(6, b0 + at + TILE, 64);
             _tile_loadd(7, b1 + at + TILE, 64);
+            AHEAD(b0 + at + 2 * TILE);
+            AHEAD(b1 + at + 2 * TILE);
             FOUR_PRODUCTS;
+            AHEAD(b0 + at + 3 * TILE);
+            AHEAD(b1 + at + 3 * TILE);
         } else {
             _tile_loadd(4, a0 + at, 64);
             _tile_loadd(6, b0 + at, 64);
@@ -102,24 +113,56 @@ MATRIX static void block(const uint16_t *a0, const uint16_t *a1, const uint16_t 
     _tile_stored(3, sums + 16 * 32 + 16, 128);
 }
 
-/* y = sums + bias for the rows and outputs that exist. */
-VECTOR static void write_block(const float *sums, const float *bias, long rows, long outputs, float *y, long stride) {
-    __mmask16 m0 = outputs >= 16 ? 0xffff : (__mmask16)((1u << outputs) - 1);
-    __mmask16 m1 = outputs >= 32 ? 0xffff : (__mmask16)((1u << (outputs > 16 ? outputs - 16 : 0)) - 1);
-    __m512 b0 = _mm512_setzero_ps(), b1 = b0;
-    if (bias) {
-        b0 = _mm512_maskz_loadu_ps(m0, bias);
-        b1 = _mm512_maskz_loadu_ps(m1, bias + 16);
-    }
-    for (long r = 0; r < rows; r++) {
-        _mm512_mask_storeu_ps(y + r * stride, m0, _mm512_add_ps(_mm512_loadu_ps(sums + 32 * r), b0));
-        _mm512_mask_storeu_ps(y + r * stride + 16, m1, _mm512_add_ps(_mm512_loadu_ps(sums + 32 * r + 16), b1));
+/* e^a for a <= 0, relative error below 1e-7; very small results go to 0. */
+VECTOR static inline __m512 exponential(__m512 a) {
+    a = _mm512_max_ps(a, _mm512_set1_ps(-200.0f));
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(a, _mm512_set1_ps(1.44269504f)), 8);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), a);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+    __m512 p = _mm512_set1_ps(1.0f / 720);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(p, n);
+}
+
+/* x Phi(x) = x/2 erfc(-x / sqrt 2), erfc by Abramowitz and Stegun 7.1.26 (absolute error below 1.5e-7). */
+VECTOR static inline __m512 gelu(__m512 x) {
+    __m512 one = _mm512_set1_ps(1.0f);
+    __m512 z = _mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(0.70710678f));
+    __m512 d = _mm512_fmadd_ps(z, _mm512_set1_ps(0.3275911f), one);
+    __m512 t = _mm512_rcp14_ps(d); /* with one Newton step: cheaper than a division */
+    t = _mm512_mul_ps(t, _mm512_fnmadd_ps(d, t, _mm512_set1_ps(2.0f)));
+    __m512 p = _mm512_set1_ps(1.061405429f);
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-1.453152027f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(1.421413741f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-0.284496736f));
+    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.254829592f));
+    __m512 tail = _mm512_mul_ps(_mm512_mul_ps(p, t), exponential(_mm512_fnmadd_ps(z, z, _mm512_setzero_ps())));
+    tail = _mm512_mul_ps(tail, _mm512_set1_ps(0.5f));
+    __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GE_OQ);
+    return _mm512_mul_ps(x, _mm512_mask_sub_ps(tail, positive, one, tail));
+}
+
+/* y = sums + bias for the rows and outputs that exist, through GELU where that is asked for. */
+VECTOR static void write_block(const float *sums, const float *bias, long rows, long outputs, int activate, float *y,
+                               long stride) {
+    for (int half = 0; half < 32 && half < outputs; half += 16) {
+        __mmask16 mask = outputs - half >= 16 ? 0xffff : (__mmask16)((1u << (outputs - half)) - 1);
+        __m512 b = bias ? _mm512_maskz_loadu_ps(mask, bias + half) : _mm512_setzero_ps();
+        for (long r = 0; r < rows; r++) {
+            __m512 v = _mm512_add_ps(_mm512_loadu_ps(sums + 32 * r + half), b);
+            _mm512_mask_storeu_ps(y + r * stride + half, mask, activate ? gelu(v) : v);
+        }
     }
 }
 
-/* y [M, O] = x [M, I] W^T + bias. Returns 0, or 1 where memory is short. */
+/* y [M, O] = x [M, I] W^T + bias, through GELU where `activate` is 1. Returns 0, or 1 where memory is short. */
 MATRIX int frozen_product(const float *x, const uint16_t *weight, const float *bias, float *y, long rows, long inputs,
-                          long outputs, int parts) {
+                          long outputs, int parts, int activate) {
     long blocks = (inputs + 31) / 32, group = blocks * parts * TILE; /* numbers in the tiles of 16 rows or outputs */
     long at_once = PANEL_BYTES / (64 * blocks * parts) / 32 * 32;
     if (at_once < 32) at_once = 32;
@@ -141,7 +184,7 @@ MATRIX int frozen_product(const float *x, const uint16_t *weight, const float *b
             for (long r = 0; r < here; r += 32) {
                 const uint16_t *a0 = panel + r / 16 * group;
                 block(a0, a0 + group, b0, b0 + group, blocks, parts, sums);
-                write_block(sums, bias ? bias + o : 0, here - r < 32 ? here - r : 32, outputs - o,
+                write_block(sums, bias ? bias + o : 0, here - r < 32 ? here - r : 32, outputs - o, activate,
                             y + (first + r) * outputs + o, outputs);
             }
         }
@@ -154,43 +197,125 @@ MATRIX int frozen_product(const float *x, const uint16_t *weight, const float *b
     return 0;
 }
 
-/* e^a for a <= 0, relative error below 1e-7; below e^-87 it is e^-87. */
-VECTOR static inline __m512 exponential(__m512 a) {
-    a = _mm512_max_ps(a, _mm512_set1_ps(-87.0f));
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(a, _mm512_set1_ps(1.44269504f)), 8);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), a);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-    __m512 p = _mm512_set1_ps(1.0f / 720);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(p, n);
-}
-
-/* x Phi(x) = x/2 erfc(-x / sqrt 2), erfc by Abramowitz and Stegun 7.1.26 (absolute error below 1.5e-7). */
-VECTOR static inline __m512 gelu(__m512 x) {
-    __m512 one = _mm512_set1_ps(1.0f);
-    __m512 z = _mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(0.70710678f));
-    __m512 t = _mm512_div_ps(one, _mm512_fmadd_ps(z, _mm512_set1_ps(0.3275911f), one));
-    __m512 p = _mm512_set1_ps(1.061405429f);
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-1.453152027f));
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(1.421413741f));
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(-0.284496736f));
-    p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.254829592f));
-    __m512 tail = _mm512_mul_ps(_mm512_mul_ps(p, t), exponential(_mm512_fnmadd_ps(z, z, _mm512_setzero_ps())));
-    tail = _mm512_mul_ps(tail, _mm512_set1_ps(0.5f));
-    __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GE_OQ);
-    return _mm512_mul_ps(x, _mm512_mask_sub_ps(tail, positive, one, tail));
-}
-
 VECTOR void frozen_gelu(const float *x, float *y, long size) {
     for (long i = 0; i < size; i += 16) {
         __mmask16 mask = size - i >= 16 ? 0xffff : (__mmask16)((1u << (size - i)) - 1);
         _mm512_mask_storeu_ps(y + i, mask, gelu(_mm512_maskz_loadu_ps(mask, x + i)));
     }
+}
+
+/* Layer norm over the last axis: (x - mean) / sqrt(variance + epsilon) * scale + shift; scale or shift may be null. */
+VECTOR void frozen_norm(const float *x, const float *scale, const float *shift, float epsilon, float *y, long rows,
+                        long width) {
+    for (long r = 0; r < rows; r++, x += width, y += width) {
+        __m512 sum = _mm512_setzero_ps(), square = sum;
+        for (long i = 0; i < width; i += 16) {
+            __mmask16 mask = width - i >= 16 ? 0xffff : (__mmask16)((1u << (width - i)) - 1);
+            sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, x + i));
+        }
+        __m512 mean = _mm512_set1_ps(_mm512_reduce_add_ps(sum) / width);
+        for (long i = 0; i < width; i += 16) {
+            __mmask16 mask = width - i >= 16 ? 0xffff : (__mmask16)((1u << (width - i)) - 1);
+            __m512 v = _mm512_maskz_sub_ps(mask, _mm512_maskz_loadu_ps(mask, x + i), mean);
+            square = _mm512_fmadd_ps(v, v, square);
+        }
+        float variance = _mm512_reduce_add_ps(square) / width;
+        __m512 factor = _mm512_set1_ps(1.0f / __builtin_sqrtf(variance + epsilon));
+        for (long i = 0; i < width; i += 16) {
+            __mmask16 mask = width - i >= 16 ? 0xffff : (__mmask16)((1u << (width - i)) - 1);
+            __m512 v = _mm512_mul_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + i), mean), factor);
+            if (scale) v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(mask, scale + i));
+            if (shift) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, shift + i));
+            _mm512_mask_storeu_ps(y + i, mask, v);
+        }
+    }
+}
+
+/* Four rows of scores (n keys, filled up to a multiple of 16) become probabilities times their row's total; totals out. */
+VECTOR static void soften(float *scores, long keys, long filled, const float *const *mask, float *totals) {
+    for (int i = 0; i < 4; i++) {
+        float *row = scores + i * filled;
+        __m512 highest = _mm512_set1_ps(-__builtin_inff()), total = _mm512_setzero_ps();
+        for (long j = 0; j < filled; j += 16) {
+            __mmask16 real = keys - j >= 16 ? 0xffff : (__mmask16)((1u << (keys - j)) - 1);
+            __m512 v = _mm512_mask_mov_ps(_mm512_set1_ps(-__builtin_inff()), real, _mm512_loadu_ps(row + j));
+            if (mask[i]) v = _mm512_mask_add_ps(v, real, v, _mm512_maskz_loadu_ps(real, mask[i] + j));
+            _mm512_storeu_ps(row + j, v);
+            highest = _mm512_max_ps(highest, v);
+        }
+        highest = _mm512_set1_ps(_mm512_reduce_max_ps(highest));
+        for (long j = 0; j < filled; j += 16) {
+            __m512 v = exponential(_mm512_sub_ps(_mm512_loadu_ps(row + j), highest));
+            _mm512_storeu_ps(row + j, v);
+            total = _mm512_add_ps(total, v);
+        }
+        totals[i] = _mm512_reduce_add_ps(total);
+    }
+}
+
+/* One head of one item: y = softmax(scale q k^T + mask) v. q, y: queries by depth; k, v: keys by depth; turned: room for
+   depth * filled numbers, scores for 4 * filled. Depth is a multiple of 16. */
+VECTOR static void attend(const float *q, long q_row, const float *k, long k_row, const float *v, long v_row,
+                          const float *mask, long mask_row, float *y, long y_row, long queries, long keys, long depth,
+                          float scale, float *turned, float *scores) {
+    long filled = (keys + 15) / 16 * 16;
+    for (long j = 0; j < keys; j++)
+        for (long d = 0; d < depth; d++) turned[d * filled + j] = k[j * k_row + d] * scale;
+    for (long j = keys; j < filled; j++)
+        for (long d = 0; d < depth; d++) turned[d * filled + j] = 0;
+    for (long i = 0; i < queries; i += 4) {
+        const float *rows[4], *masks[4];
+        for (int n = 0; n < 4; n++) {
+            long at = i + n < queries ? i + n : queries - 1; /* the last row again where there are fewer than four */
+            rows[n] = q + at * q_row;
+            masks[n] = mask ? mask + at * mask_row : 0;
+        }
+        for (long j = 0; j < filled; j += 16) {
+            __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
+            for (long d = 0; d < depth; d++) {
+                __m512 key = _mm512_loadu_ps(turned + d * filled + j);
+                s0 = _mm512_fmadd_ps(_mm512_set1_ps(rows[0][d]), key, s0);
+                s1 = _mm512_fmadd_ps(_mm512_set1_ps(rows[1][d]), key, s1);
+                s2 = _mm512_fmadd_ps(_mm512_set1_ps(rows[2][d]), key, s2);
+                s3 = _mm512_fmadd_ps(_mm512_set1_ps(rows[3][d]), key, s3);
+            }
+            _mm512_storeu_ps(scores + j, s0);
+            _mm512_storeu_ps(scores + filled + j, s1);
+            _mm512_storeu_ps(scores + 2 * filled + j, s2);
+            _mm512_storeu_ps(scores + 3 * filled + j, s3);
+        }
+        float totals[4];
+        soften(scores, keys, filled, masks, totals);
+        long here = queries - i < 4 ? queries - i : 4;
+        for (long d = 0; d < depth; d += 16) {
+            __m512 sums[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+            for (long j = 0; j < keys; j++) {
+                __m512 value = _mm512_loadu_ps(v + j * v_row + d);
+                for (int n = 0; n < 4; n++)
+                    sums[n] = _mm512_fmadd_ps(_mm512_set1_ps(scores[n * filled + j]), value, sums[n]);
+            }
+            for (long n = 0; n < here; n++)
+                _mm512_storeu_ps(y + (i + n) * y_row + d, _mm512_mul_ps(sums[n], _mm512_set1_ps(1.0f / totals[n])));
+        }
+    }
+}
+
+/* All heads of `items` items. `shape`: heads, queries, keys, depth. `strides`: of item, head and row for q, k, v and mask,
+   the mask's may be 0; y [items, queries, heads, depth] is contiguous. Returns 0, or 1 where memory is short. */
+VECTOR int frozen_attention(const float *q, const float *k, const float *v, const float *mask, float *y, long items,
+                            const long *shape, const long *strides, float scale) {
+    long heads = shape[0], queries = shape[1], keys = shape[2], depth = shape[3], filled = (keys + 15) / 16 * 16;
+    const long *to_q = strides, *to_k = strides + 3, *to_v = strides + 6, *to_mask = strides + 9;
+    float *turned = aligned_alloc(64, (depth + 4) * filled * sizeof(float));
+    if (!turned) return 1;
+    for (long b = 0; b < items; b++)
+        for (long h = 0; h < heads; h++)
+            attend(q + b * to_q[0] + h * to_q[1], to_q[2], k + b * to_k[0] + h * to_k[1], to_k[2],
+                   v + b * to_v[0] + h * to_v[1], to_v[2], mask ? mask + b * to_mask[0] + h * to_mask[1] : 0, to_mask[2],
+                   y + (b * queries * heads + h) * depth, heads * depth, queries, keys, depth, scale, turned,
+                   turned + depth * filled);
+    free(turned);
+    return 0;
 }
 
 #else

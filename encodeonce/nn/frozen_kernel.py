@@ -1,9 +1,9 @@
-"""The compiled part of frozen products: `frozen_kernel.c`, built once by the machine's own C compiler and kept.
+"""The compiled part of a frozen encoder: `frozen_kernel.c`, built once by the machine's own C compiler and kept.
 
 Without Linux on x86-64, a processor with AMX bfloat16 and a C compiler there is no kernel, the reason is given, and the
 other back ends remain. The library lies in the user's cache folder under the hash of what made it.
 
-Axes: M rows   I inputs   O outputs
+Axes: M rows   I inputs   O outputs   B items   H heads   T queries   S keys   D depth of a head
 """
 
 import ctypes
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import torch
 from jaxtyping import BFloat16, Float
 from torch import Tensor
 
-__all__ = ["gelu", "kernel", "laid_out", "product"]
+__all__ = ["attention", "gelu", "kernel", "laid_out", "norm", "product"]
 
 SOURCE = Path(__file__).with_name("frozen_kernel.c")
 FLAGS = ("-O3", "-shared", "-fPIC")
@@ -30,6 +31,7 @@ TILE = 32
 """Inputs in a tile, and outputs in a block of two tiles: weights are filled up with zeros to multiples of it."""
 ROWS_A_THREAD = 64
 """Fewer rows than this are not worth a thread."""
+NUMBERS_A_THREAD = 1 << 16
 
 
 @functools.cache
@@ -49,10 +51,12 @@ def kernel() -> ctypes.CDLL | str:
         return f"{compiler} cannot build the kernel: {said.strip().splitlines()[0]}"
     except OSError as problem:
         return f"the kernel cannot be built or loaded: {problem}"
-    long, address = ctypes.c_long, ctypes.c_void_p
-    library.frozen_product.argtypes = [*(address,) * 4, *(long,) * 3, ctypes.c_int]
+    whole, long, real, address = ctypes.c_int, ctypes.c_long, ctypes.c_float, ctypes.c_void_p
+    library.frozen_product.argtypes = [*(address,) * 4, *(long,) * 3, whole, whole]
+    library.frozen_attention.argtypes = [*(address,) * 5, long, address, address, real]
     library.frozen_gelu.argtypes = [address, address, long]
-    library.frozen_gelu.restype = None
+    library.frozen_norm.argtypes = [*(address,) * 3, real, address, long, long]
+    library.frozen_gelu.restype = library.frozen_norm.restype = None
     refused = {1: "this processor has no AMX bfloat16 unit", 2: "the operating system does not allow AMX"}
     return refused.get(library.frozen_ready(), library)
 
@@ -106,45 +110,102 @@ def laid_out(weight: Float[Tensor, "O I"], parts: int) -> BFloat16[Tensor, "grou
     return torch.stack(tiles, dim=2).contiguous()
 
 
-def product(
-    x: Float[Tensor, "M I"],
-    tiles: BFloat16[Tensor, "groups blocks parts 16 16 2"],
-    bias: Float[Tensor, " O"] | None,
-    outputs: int,
-) -> Float[Tensor, "M O"]:
-    """x W^T + b; rows are shared out over torch's threads, which changes no bit of any row."""
+def _library() -> ctypes.CDLL:
     library = kernel()
     assert isinstance(library, ctypes.CDLL)
-    y = x.new_empty(len(x), outputs)
-    inputs, parts = x.shape[1], tiles.shape[2]
+    return library
 
-    def multiply(first: int, rows: int) -> int:
-        x_at, y_at = x.data_ptr() + 4 * first * inputs, y.data_ptr() + 4 * first * outputs
-        b_at = None if bias is None else bias.data_ptr()
-        return library.frozen_product(x_at, tiles.data_ptr(), b_at, y_at, rows, inputs, outputs, parts)
 
-    threads = min(torch.get_num_threads(), max(1, len(x) // ROWS_A_THREAD))
-    if threads == 1:
-        failed = multiply(0, len(x))
+def _shared_out(size: int, at_least: int, work: Callable[[int, int], int | None]) -> None:
+    """work(first, number) over 0 ... size-1 in parts of at least `at_least`, one a thread of torch's."""
+    threads = min(torch.get_num_threads(), max(1, size // at_least))
+    share = -(-size // threads // at_least) * at_least
+    parts = [(first, min(share, size - first)) for first in range(0, size, share)]
+    if len(parts) == 1:
+        failed = [work(*parts[0])]
     else:
-        share = -(-len(x) // threads // TILE) * TILE
-        firsts = range(0, len(x), share)
-        failed = max(_pool(os.getpid(), threads).map(lambda first: multiply(first, min(share, len(x) - first)), firsts))
-    if failed:
-        raise MemoryError("no memory for the split rows of a frozen product")
-    return y
+        failed = list(_pool(os.getpid(), threads).map(lambda part: work(*part), parts))
+    if any(failed):
+        raise MemoryError("no memory for the working space of a frozen encoder's kernel")
 
 
 @functools.cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
     """Threads of this process: a forked child has none of its parent's."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="encodeonce-product")
+    return ThreadPoolExecutor(threads, thread_name_prefix="encodeonce-kernel")
+
+
+def _at(x: Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr()
+
+
+def product(
+    x: Float[Tensor, "M I"],
+    tiles: BFloat16[Tensor, "groups blocks parts 16 16 2"],
+    bias: Float[Tensor, " O"] | None,
+    outputs: int,
+    activate: bool = False,
+) -> Float[Tensor, "M O"]:
+    """x W^T + b for contiguous fp32 rows, `activate`: through GELU. How rows are shared out changes no bit of a row."""
+    library, inputs, parts = _library(), x.shape[1], tiles.shape[2]
+    y = x.new_empty(len(x), outputs)
+
+    def multiply(first: int, rows: int) -> int:
+        x_at, y_at = x.data_ptr() + 4 * first * inputs, y.data_ptr() + 4 * first * outputs
+        return library.frozen_product(
+            x_at, tiles.data_ptr(), _at(bias), y_at, rows, inputs, outputs, parts, int(activate)
+        )
+
+    _shared_out(len(x), ROWS_A_THREAD, multiply)
+    return y
+
+
+def attention(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B H S D"],
+    v: Float[Tensor, "B H S D"],
+    mask: Float[Tensor, "#B #H #T S"] | None,
+    scale: float,
+) -> Float[Tensor, "B T H D"]:
+    """softmax(scale q k^T + mask) v for fp32 with neighbouring depths in memory, D a multiple of 16."""
+    library = _library()
+    items, heads, queries, depth = q.shape
+    y = q.new_empty(items, queries, heads, depth)
+    shape = (ctypes.c_long * 4)(heads, queries, k.shape[2], depth)
+    between = [0, 0, 0] if mask is None else mask.expand(items, heads, queries, -1).stride()[:3]
+    strides = (ctypes.c_long * 12)(*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *between)
+
+    def attend(first: int, number: int) -> int:
+        starts = [each.data_ptr() + 4 * first * each.stride(0) for each in (q, k, v)]
+        mask_at = None if mask is None else mask.data_ptr() + 4 * first * between[0]
+        y_at = y.data_ptr() + 4 * first * y.stride(0)
+        return library.frozen_attention(*starts, mask_at, y_at, number, shape, strides, scale)
+
+    _shared_out(items, 1, attend)
+    return y
 
 
 def gelu(x: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
     """x Phi(x) for contiguous fp32, to 1e-7 (Abramowitz and Stegun 7.1.26 for the tail)."""
-    library = kernel()
-    assert isinstance(library, ctypes.CDLL)
-    y = torch.empty_like(x)
-    library.frozen_gelu(x.data_ptr(), y.data_ptr(), x.numel())
+    library, y = _library(), torch.empty_like(x)
+
+    def activate(first: int, size: int) -> None:
+        library.frozen_gelu(x.data_ptr() + 4 * first, y.data_ptr() + 4 * first, size)
+
+    _shared_out(x.numel(), NUMBERS_A_THREAD, activate)
+    return y
+
+
+def norm(
+    x: Float[Tensor, "M D"], scale: Float[Tensor, " D"] | None, shift: Float[Tensor, " D"] | None, epsilon: float
+) -> Float[Tensor, "M D"]:
+    """Layer norm of contiguous fp32 rows."""
+    library, y = _library(), torch.empty_like(x)
+    step = 4 * x.shape[1]
+
+    def normalise(first: int, rows: int) -> None:
+        x_at, y_at = x.data_ptr() + step * first, y.data_ptr() + step * first
+        library.frozen_norm(x_at, _at(scale), _at(shift), epsilon, y_at, rows, x.shape[1])
+
+    _shared_out(len(x), ROWS_A_THREAD, normalise)
     return y

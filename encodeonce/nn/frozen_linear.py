@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 from ..resolve import nearest
 from .frozen_backends import Backend, Bf16, Bf16Mkl, Bf16OneDnn, Bf16x3, Bf16x3Mkl, OneDnn, Plain
+from .frozen_gelu import FrozenGelu
+from .frozen_norm import FrozenNorm
 
 __all__ = ["FrozenLinear", "backends", "choose", "freeze"]
 
@@ -37,7 +39,8 @@ log = logging.getLogger("encodeonce")
 class FrozenLinear(nn.Module):
     """Stands where an `nn.Linear` stood, for inference only: same call, same result up to the back end's tolerance.
 
-    `weight` [O, I] and `bias` [O] are buffers with the values of the original.
+    `weight` [O, I] and `bias` [O] are buffers with the values of the original. With `activate` the result goes through
+    GELU on its way out of the product (see `freeze`).
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class FrozenLinear(nn.Module):
     ) -> None:
         super().__init__()
         self.backend = backend or Plain()
+        self.activate = False
         self.out_features, self.in_features = weight.shape
         self.register_buffer("weight", weight.detach().contiguous())
         self.register_buffer("bias", None if bias is None else bias.detach().contiguous())
@@ -73,7 +77,7 @@ class FrozenLinear(nn.Module):
         if x.numel() == 0:
             return x.new_zeros(shape)
         rows = x.detach().reshape(-1, self.in_features).to(torch.float32).contiguous()
-        return self.backend.multiply(rows, self._packed).to(x.dtype).view(shape)
+        return self.backend.multiply(rows, self._packed, self.activate).to(x.dtype).view(shape)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, backend={self.backend.name}"
@@ -169,15 +173,64 @@ def freeze(model: nn.Module, compute: str = "fp32") -> nn.Module:
     """Replace, in place, every `nn.Linear` and Conv1D inside `model` by a `FrozenLinear`, and give the model back.
 
     Meant for a loaded copy that is only run. Exact types only: a subclass may do more than multiply, and stays. A
-    module used in several places stays one. Weights that are not in host memory keep torch's own product.
+    module used in several places stays one. Weights that are not in host memory keep torch's own product. Where the
+    compiled kernel multiplies, layer norms and GELUs go through it too, and a GELU that follows a product right away
+    becomes part of it: the product's module then gives what the activation gave.
     """
     backend, done = choose(compute), {}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if not (type(child) is nn.Linear or _is_conv1d(child)):
-                continue
             if id(child) not in done:
-                on_host = child.weight.device.type == "cpu"
-                done[id(child)] = FrozenLinear.of(child, backend if on_host else Plain())
-            setattr(parent, name, done[id(child)])
+                done[id(child)] = (child, _replacement(child, backend))
+            if done[id(child)][1] is not None:
+                setattr(parent, name, done[id(child)][1])
+    if backend.compiled:
+        for parent in list(model.modules()):
+            _join(parent)
     return model
+
+
+def _replacement(child: nn.Module, backend: Backend) -> nn.Module | None:
+    """What stands for this module from now on; None: itself."""
+    if any(each.device.type != "cpu" for each in child.parameters(recurse=False)):
+        backend = Plain()
+    if type(child) is nn.Linear or _is_conv1d(child):
+        return FrozenLinear.of(child, backend)
+    if backend.compiled and type(child) is nn.LayerNorm and len(child.normalized_shape) == 1:
+        return FrozenNorm(child)
+    if backend.compiled and _is_gelu(child):
+        return FrozenGelu()
+    return None
+
+
+def _is_gelu(module: nn.Module) -> bool:
+    if type(module) is nn.GELU:
+        return module.approximate == "none"
+    return type(module).__name__ == "GELUActivation" and type(module).__module__ == "transformers.activations"
+
+
+def _join(parent: nn.Module) -> None:
+    """Let the product inside `parent` apply the GELU that `parent` applies to it; left as it was where that is not so.
+
+    Only for a module of one product and one GELU and nothing else (the first half of the feed-forward part in the BERT
+    line), and only after both ways gave the same for a few rows.
+    """
+    parts = dict(parent.named_children())
+    linears = [part for part in parts.values() if type(part) is FrozenLinear]
+    gelus = [name for name, part in parts.items() if type(part) is FrozenGelu]
+    if len(parts) != 2 or len(linears) != 1 or len(gelus) != 1:
+        return
+    linear, name = linears[0], gelus[0]
+    rows = torch.linspace(-2, 2, 3 * linear.in_features).view(1, 3, -1)
+    equal = False
+    try:
+        with torch.no_grad():
+            before = parent(rows)
+            linear.activate = True
+            setattr(parent, name, nn.Identity())
+            equal = isinstance(before, Tensor) and torch.allclose(before, parent(rows), rtol=1e-5, atol=1e-6)
+    except (TypeError, ValueError, RuntimeError, AttributeError) as problem:
+        log.debug("%s keeps its activation apart: %s", type(parent).__name__, problem)
+    if not equal:
+        linear.activate = False
+        setattr(parent, name, parts[name])
