@@ -157,7 +157,7 @@ def _pattern() -> re.Pattern[str]:
 def split(document: Document, *, cut: bool = True) -> list[Document]:
     """A text as documents of words, a sentence each (`cut=False`: one document), for models that read words.
 
-    `meta` gains "offsets", the (start, stop) of each word in the text, and "source", the id of the text. Ids: "source.ordinal".
+    `meta` gains "offsets", (start, stop) of each word in the text, and "source", the id of the text ("source.ordinal").
     """
     spans = sentences(document.text) if cut else [(0, len(document.text))]
     found = []
