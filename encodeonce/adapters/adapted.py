@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..nn.item_blocks import ItemBlocks
 from ..nn.layer_attention import LayerAttention
-from ..nn.mixing import mix
 from ..nn.packed import Packed
 from ..nn.tailor import Tailor
 from . import Adapter
@@ -43,16 +42,15 @@ class Adapted(Adapter):
 
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """The chosen rows, fp32. All rows are aggregated, being keys and values; queries are the chosen rows only."""
-        mixed = mix(self.layer_weights(batch), batch.views)
-        tailored = self.tailor(mixed, ItemBlocks.of(batch.lengths, rows, batch.views.device))
+        mixed = self.attention(batch)
+        tailored = self.tailor(mixed, ItemBlocks(batch.lengths, rows))
         if not self.residual:
             return tailored
         return tailored + (mixed if rows is None else mixed.index_select(0, rows))
 
     def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:
         """A^T of the chosen rows: the aggregation's weights, before tailoring."""
-        weights = self.attention(batch.layer_mean, batch.token_means, batch.item)
-        return weights if rows is None else weights.index_select(0, rows)
+        return self.attention.weights(batch, rows)
 
     def load_authors(self, checkpoint: Mapping[str, Tensor]) -> tuple[str, ...]:
         """Take the tensors of a checkpoint in the authors' layout; returns the names left out, encoder and dead ones.

@@ -9,9 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..nn.layer_attention import LayerAttention
-from ..nn.mixing import mix
 from ..nn.packed import Packed
-from ..nn.precision import at_least_fp32
 from . import Adapter
 from ._authors import load_authors
 
@@ -27,15 +25,11 @@ class Aggregation(Adapter):
 
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """G of the chosen rows, fp32; other rows are read for the token means only."""
-        views = batch.views if rows is None else batch.views.index_select(1, rows)
-        return mix(self.layer_weights(batch, rows), views)
+        return self.attention(batch, rows)
 
     def layer_weights(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R L"]:
         """A^T of the chosen rows."""
-        if rows is None:
-            return self.attention(batch.layer_mean, batch.token_means, batch.item)
-        layer_mean = at_least_fp32(batch.views.index_select(1, rows)).mean(0)
-        return self.attention(layer_mean, batch.token_means, batch.item.index_select(0, rows))
+        return self.attention.weights(batch, rows)
 
     def load_authors(self, checkpoint: Mapping[str, Tensor]) -> tuple[str, ...]:
         """Take the tensors of a checkpoint in the authors' layout; returns the names left out, encoder and dead ones.

@@ -6,12 +6,13 @@ Axes: R rows   D width   C labels
 from collections.abc import Sequence
 
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ..errors import ConfigError
 from ..nn.dropout import Dropout
 from ..nn.linear import Linear
+from ..nn.tanh_layers import tanh_layers
 from . import IGNORE, Head
 
 __all__ = ["Tagger"]
@@ -40,14 +41,16 @@ class Tagger(Head):
             raise ConfigError(f"a tagger needs at least one label and each once; {seen}.")
         self.labels = tuple(labels)
         wide = 256 if reference else width
-        layers: list[nn.Module] = [Dropout(dropout), Linear(width, wide, compute)]
-        if not reference:
-            layers += [nn.Tanh(), Dropout(dropout)]
-        self.layers = nn.Sequential(*layers, Linear(wide, len(labels), compute))
+        self.reference = reference
+        self.dropout = Dropout(dropout)
+        self.inner = Linear(width, wide, compute)
+        self.outer = Linear(wide, len(labels), compute)
 
     def forward(self, vectors: Float[Tensor, "R D"]) -> Float[Tensor, "R C"]:
         """A logit for every label."""
-        return self.layers(vectors)
+        if self.reference:
+            return self.outer(self.inner(self.dropout(vectors)))
+        return tanh_layers(vectors, self.inner, self.outer, self.dropout)
 
     def loss(self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"]) -> Float[Tensor, ""]:
         """Cross-entropy in nats, SUMMED over the rows whose gold is not IGNORE."""

@@ -6,8 +6,9 @@ and that number comes from torch's global generator, so the generator's state is
 
 from functools import lru_cache
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int16
 from torch import Tensor, nn
 
 from ..errors import ConfigError
@@ -15,14 +16,22 @@ from ..errors import ConfigError
 __all__ = ["Dropout"]
 
 SMALLEST_POOL = 1 << 21
+WORD = 16
 
 
 @lru_cache(maxsize=8)
-def _pool(rate: float, size: int) -> Float[Tensor, " size"]:
-    """`size` factors, 0 with probability `rate` and 1 / (1 - rate) otherwise."""
+def _words(rate: float, size: int) -> Int16[Tensor, " words"]:
+    """`size` bits, lowest first: 0 with probability `rate`, else 1."""
     generator = torch.Generator().manual_seed(size)
     kept = torch.rand(size, generator=generator) >= rate
-    return kept / (1 - rate)
+    return torch.from_numpy(np.packbits(kept.numpy(), bitorder="little").view("<i2"))
+
+
+@lru_cache(maxsize=8)
+def _factors(rate: float, size: int) -> Float[Tensor, " size"]:
+    """The same bits as fp32 factors, 0 or 1 / (1 - rate)."""
+    bits = np.unpackbits(_words(rate, size).numpy().view(np.uint8), bitorder="little")
+    return torch.from_numpy(bits) / (1 - rate)
 
 
 class Dropout(nn.Module):
@@ -34,16 +43,36 @@ class Dropout(nn.Module):
             raise ConfigError(f"dropout={rate} must lie in [0, 1); 0 switches it off.")
         self.rate = rate
 
-    def factors(self, like: Tensor) -> Tensor:
-        """A mask of `like`'s shape, type and device, from a place in the pool that the global generator chooses."""
-        needed = like.numel()
-        size = max(SMALLEST_POOL, 4 << max(needed - 1, 0).bit_length())
-        start = int(torch.randint(size - needed, ()))
-        return _pool(self.rate, size)[start : start + needed].view(like.shape).to(like)
+    @property
+    def active(self) -> bool:
+        """Whether anything is dropped now."""
+        return self.training and self.rate > 0
+
+    @property
+    def scale(self) -> float:
+        """What a kept value is multiplied by now."""
+        return 1 / (1 - self.rate) if self.active else 1.0
+
+    def kept(self, *shape: int) -> Int16[Tensor, " words"]:
+        """The mask as bits, 1 where a value is kept, 16 to a word; the number of values must be a multiple of 16."""
+        n_words = torch.Size(shape).numel() // WORD
+        if not self.active:
+            return torch.full((n_words,), -1, dtype=torch.int16)
+        size, start = self._place(n_words * WORD)
+        return _words(self.rate, size)[start // WORD : start // WORD + n_words]
 
     def forward(self, x: Tensor) -> Tensor:
         """x times a mask in training, x itself otherwise."""
-        return x * self.factors(x) if self.training and self.rate else x
+        if not self.active:
+            return x
+        size, start = self._place(x.numel())
+        return x * _factors(self.rate, size)[start : start + x.numel()].view(x.shape).to(x)
+
+    @staticmethod
+    def _place(needed: int) -> tuple[int, int]:
+        """A pool's size and the mask's first bit in it, chosen by the global generator."""
+        size = max(SMALLEST_POOL, 4 << max(needed - 1, 0).bit_length())
+        return size, WORD * int(torch.randint((size - needed) // WORD, ()))
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"

@@ -4,6 +4,7 @@ Axes: B items   N rows of the longest item   M chosen rows of the item with most
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,56 +16,84 @@ __all__ = ["ItemBlocks"]
 
 @dataclass(frozen=True)
 class ItemBlocks:
-    """Where each block place reads the row axis, and where each chosen row lies in the flattened query blocks.
+    """All rows of every item as keys, the chosen rows (None: all) as queries.
 
-    A place past an item's end repeats one of the item's own rows, so nothing of another item can leak into it; `real`
-    says which key places are the item's own. The padding is that between the items of one batch only.
+    A block place past an item's end repeats one of the item's own rows, so nothing of another item can leak into it.
+    The padding is that between the items of one batch only, and none where the compiled kernel works.
     """
 
     lengths: tuple[int, ...]
-    keys: Int[Tensor, "B N"]
-    real: Bool[Tensor, "B N"]
-    queries: Int[Tensor, "B M"]
-    back: Int[Tensor, " R"]
-    chosen: tuple[int, ...]
-    in_order: bool
+    rows: Int[Tensor, " R"] | None
 
-    @classmethod
-    def of(cls, lengths: tuple[int, ...], rows: Int[Tensor, " R"] | None, device: torch.device) -> "ItemBlocks":
-        """Blocks of all rows as keys and of the chosen rows (None: all) as queries."""
-        counts = np.asarray(lengths, dtype=np.int64)
-        starts = np.cumsum(counts) - counts
-        place = np.arange(counts.max(initial=0))
-        keys = starts[:, None] + np.minimum(place, counts[:, None] - 1)
-        real = place < counts[:, None]
-        if rows is None:
-            queries, back, chosen, in_order = keys, np.flatnonzero(real), counts, True
-        else:
-            queries, back, chosen, in_order = _chosen(rows.cpu().numpy(), starts)
-        keys_, real_, queries_, back_ = (torch.from_numpy(a).to(device) for a in (keys, real, queries, back))
-        return cls(lengths, keys_, real_, queries_, back_, tuple(chosen.tolist()), in_order)
+    @cached_property
+    def chosen(self) -> Int[np.ndarray, " B"]:
+        """How many chosen rows each item has."""
+        if self.rows is None:
+            return np.asarray(self.lengths, dtype=np.int64)
+        return np.bincount(self._owner, minlength=len(self.lengths))
 
-    def queries_of(self, x: Float[Tensor, "P K"]) -> Float[Tensor, "B M K"]:
-        """The chosen rows of x, one block an item."""
-        return x.index_select(0, self.queries.flatten()).unflatten(0, self.queries.shape)
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether chosen rows of earlier items come first."""
+        return self.rows is None or bool((np.diff(self._owner) >= 0).all())
+
+    @cached_property
+    def keys(self) -> Int[np.ndarray, "B N"]:
+        """The row at each key place."""
+        counts = np.asarray(self.lengths, dtype=np.int64)
+        place = np.minimum(np.arange(counts.max(initial=0)), counts[:, None] - 1)
+        return self._starts[:, None] + place
+
+    @cached_property
+    def real(self) -> Bool[np.ndarray, "B N"]:
+        """Which key places are the item's own."""
+        return np.arange(self.keys.shape[1]) < np.asarray(self.lengths)[:, None]
+
+    @cached_property
+    def back(self) -> Int[np.ndarray, " R"]:
+        """Where each chosen row lies in the flattened query blocks."""
+        if self.rows is None:
+            return np.flatnonzero(self.real)
+        order = np.argsort(self._owner, kind="stable")
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order)) - np.repeat(np.cumsum(self.chosen) - self.chosen, self.chosen)
+        return self._owner * self.chosen.max(initial=0) + rank
+
+    @cached_property
+    def queries(self) -> Int[np.ndarray, "B M"]:
+        """The row at each query place."""
+        if self.rows is None:
+            return self.keys
+        flat = np.repeat(self._starts, self.chosen.max(initial=0))
+        flat[self.back] = self.rows.cpu().numpy()
+        return flat.reshape(len(self.lengths), -1)
+
+    def rows_of(self, x: Float[Tensor, "P K"]) -> Float[Tensor, "R K"]:
+        """The chosen rows of x."""
+        return x if self.rows is None else x.index_select(0, self.rows)
 
     def keys_of(self, x: Float[Tensor, "P K"]) -> Float[Tensor, "B N K"]:
         """All rows of x, one block an item."""
-        return x.index_select(0, self.keys.flatten()).unflatten(0, self.keys.shape)
+        return _picked(x, self.keys.ravel()).unflatten(0, self.keys.shape)
 
-    def rows_of(self, blocks: Float[Tensor, "B M K"]) -> Float[Tensor, "R K"]:
+    def queries_of(self, x: Float[Tensor, "P K"]) -> Float[Tensor, "B M K"]:
+        """The chosen rows of x, one block an item."""
+        return _picked(x, self.queries.ravel()).unflatten(0, self.queries.shape)
+
+    def out_of(self, blocks: Float[Tensor, "B M K"]) -> Float[Tensor, "R K"]:
         """The chosen rows out of query blocks."""
-        return blocks.flatten(0, 1).index_select(0, self.back)
+        return _picked(blocks.flatten(0, 1), self.back)
+
+    @cached_property
+    def _starts(self) -> Int[np.ndarray, " B"]:
+        counts = np.asarray(self.lengths, dtype=np.int64)
+        return np.cumsum(counts) - counts
+
+    @cached_property
+    def _owner(self) -> Int[np.ndarray, " R"]:
+        assert self.rows is not None
+        return np.searchsorted(self._starts, self.rows.cpu().numpy(), side="right") - 1
 
 
-def _chosen(rows: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Blocks of chosen rows, each one's place in the flattened blocks, rows an item, whether items come in order."""
-    owner = np.searchsorted(starts, rows, side="right") - 1
-    chosen = np.bincount(owner, minlength=len(starts))
-    order = np.argsort(owner, kind="stable")
-    rank = np.empty(len(rows), dtype=np.int64)
-    rank[order] = np.arange(len(rows)) - np.repeat(np.cumsum(chosen) - chosen, chosen)
-    widest = int(chosen.max(initial=0))
-    queries = np.repeat(starts[:, None], widest, axis=1)
-    queries[owner, rank] = rows
-    return queries, owner * widest + rank, chosen, bool((np.diff(owner) >= 0).all())
+def _picked(x: Float[Tensor, "P K"], rows: Int[np.ndarray, " R"]) -> Float[Tensor, "R K"]:
+    return x.index_select(0, torch.from_numpy(rows).to(x.device))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigError
 
-__all__ = ["COMPUTE", "Linear", "fastest_compute"]
+__all__ = ["COMPUTE", "Linear", "fastest_compute", "rounded_rows"]
 
 COMPUTE = ("fp32", "bf16")
 """Number types of matrix products; weights, gradients and optimiser states are fp32 in both."""
@@ -25,13 +25,17 @@ def fastest_compute() -> str:
     return "bf16" if tiles is not None and tiles() else "fp32"
 
 
-def _rounded(x: Float[Tensor, "N I"]) -> Tensor:
-    """x in bf16 with zero rows up to a multiple of ROWS: oneDNN builds a kernel for every new shape, which costs
-    milliseconds, and a packed batch has nearly always a new number of rows."""
-    n_rows = len(x)
-    rounded = x.new_empty(-(-n_rows // ROWS) * ROWS, x.shape[1], dtype=torch.bfloat16)
-    rounded[:n_rows] = x
+def rounded_rows(like: Tensor, width: int, fill: bool = False) -> Tensor:
+    """bf16 memory for as many rows as `like` has, then zero rows up to a multiple of ROWS; `fill` copies the rows.
+
+    oneDNN builds a kernel for every new shape, which costs milliseconds, and a packed batch has nearly always a new
+    number of rows.
+    """
+    n_rows = len(like)
+    rounded = like.new_empty(-(-n_rows // ROWS) * ROWS, width, dtype=torch.bfloat16)
     rounded[n_rows:] = 0
+    if fill:
+        rounded[:n_rows] = like
     return rounded
 
 
@@ -40,14 +44,14 @@ class _Bf16Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        x16, weight16 = _rounded(x), weight.bfloat16()
+        x16, weight16 = rounded_rows(x, x.shape[1], fill=True), weight.bfloat16()
         ctx.save_for_backward(x16, weight16)
         return torch.mm(x16, weight16.T)[: len(x)].float().add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x16, weight16 = ctx.saved_tensors
-        slope16 = _rounded(gradients[0])
+        slope16 = rounded_rows(gradients[0], gradients[0].shape[1], fill=True)
         to_x = torch.mm(slope16, weight16)[: len(gradients[0])].float() if ctx.needs_input_grad[0] else None
         return to_x, torch.mm(slope16.T, x16).float(), gradients[0].sum(0)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import ConfigError
 from .precision import at_least_fp32
 from .segments import segment_means
+from .step_kernel import call, usable
 
 __all__ = ["Packed"]
 
@@ -48,15 +49,28 @@ class Packed:
         owner = np.repeat(np.arange(len(self.lengths)), self.lengths)
         return torch.from_numpy(owner).to(self.views.device)
 
-    @cached_property
+    @property
     def layer_mean(self) -> Float[Tensor, "P D"]:
         """Mean over the views of every row, fp32."""
-        return at_least_fp32(self.views).mean(0)
+        return self._means[0]
 
-    @cached_property
+    @property
     def token_means(self) -> Float[Tensor, "B L D"]:
         """Mean over the rows of every item, one a view, fp32: the padded form's masked mean."""
-        return segment_means(self.views, self.lengths).transpose(0, 1)
+        return self._means[1]
+
+    @cached_property
+    def _means(self) -> tuple[Tensor, Tensor]:
+        if not usable(self.views) or self.views.requires_grad:
+            views = at_least_fp32(self.views)
+            return views.mean(0), segment_means(views, self.lengths).transpose(0, 1)
+        n_views, n_rows, width = self.views.shape
+        layer_mean = self.views.new_empty(n_rows, width)
+        token_means = self.views.new_empty(len(self.lengths), n_views, width)
+        lengths = torch.tensor(self.lengths)
+        sizes = len(self.lengths), n_views, n_rows, width
+        call("view_means", self.views, lengths, *sizes, layer_mean, token_means)
+        return layer_mean, token_means
 
     @classmethod
     def of(cls, items: Sequence[Float[Tensor, "L _ D"]]) -> "Packed":

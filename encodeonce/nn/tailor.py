@@ -3,7 +3,6 @@
 Axes: P rows   R chosen rows   D width
 """
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -11,6 +10,7 @@ from .dropout import Dropout
 from .item_attention import ItemAttention
 from .item_blocks import ItemBlocks
 from .linear import Linear
+from .residual_feed import residual_feed
 
 __all__ = ["Tailor"]
 
@@ -41,6 +41,5 @@ class Tailor(nn.Module):
 
     def forward(self, mixed: Float[Tensor, "P D"], blocks: ItemBlocks) -> Float[Tensor, "R D"]:
         """T for the chosen rows; every row of an item is read as key and value."""
-        full = mixed + torch.relu(self.dropout(self.feed(self.norm(mixed))))
-        dropped = self.dropout(full)
+        dropped, full = residual_feed(mixed, self.norm, self.feed, self.dropout)
         return self.attention(dropped, dropped if self.drop_values else full, blocks)

@@ -16,7 +16,7 @@ from encodeonce.adapters.normed import Normed
 from encodeonce.errors import ConfigError
 from encodeonce.nn.packed import Packed
 
-WIDTH, N_VIEWS, LENGTHS = 24, 5, (6, 2, 9)
+WIDTH, N_VIEWS, LENGTHS = 32, 5, (6, 2, 9)
 
 
 @pytest.fixture
@@ -304,12 +304,12 @@ def test_authors_checkpoint_is_read_strictly() -> None:
     before = {name: value.clone() for name, value in fresh.state_dict().items()}
     with pytest.raises(ConfigError, match=r"no place in the adapter: \['classifier.weight'\]"):
         fresh.load_authors({**layout, "classifier.weight": torch.zeros(1)})
-    with pytest.raises(ConfigError, match=r"tailor.feed.bias: none given, \(24,\) wanted"):
+    with pytest.raises(ConfigError, match=r"tailor.feed.bias: none given, \(32,\) wanted"):
         fresh.load_authors({name: value for name, value in layout.items() if name != "tailor.FF.1.bias"})
-    with pytest.raises(ConfigError, match=r"tailor.norm.weight: \(24,\) given, none wanted"):
+    with pytest.raises(ConfigError, match=r"tailor.norm.weight: \(32,\) given, none wanted"):
         Aggregation(WIDTH).load_authors(layout)
     with pytest.raises(ConfigError, match="Check width, key_width"):
-        Adapted(32).load_authors(layout)
+        Adapted(48).load_authors(layout)
     assert all(torch.equal(value, before[name]) for name, value in fresh.state_dict().items())
 
 

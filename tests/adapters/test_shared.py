@@ -11,7 +11,7 @@ from encodeonce.adapters.fusion import Fusion
 from encodeonce.nn.packed import Packed
 from encodeonce.resolve import available, resolve
 
-WIDTH, N_VIEWS = 12, 4
+WIDTH, N_VIEWS = 16, 4
 
 
 def made(name: str) -> Adapter:

@@ -9,7 +9,7 @@ from encodeonce.heads.tagger import Tagger
 
 def test_paper_head_is_linear_tanh_linear() -> None:
     head, x = Tagger(6, ("a", "b", "c")).eval(), torch.randn(5, 6)
-    inner, outer = [layer for layer in head.layers if hasattr(layer, "weight")]
+    inner, outer = head.inner, head.outer
     expected = torch.tanh(x @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
     torch.testing.assert_close(head(x), expected)
     assert sum(p.numel() for p in head.parameters()) == 6 * 6 + 6 + 3 * 6 + 3
@@ -18,7 +18,7 @@ def test_paper_head_is_linear_tanh_linear() -> None:
 def test_reference_head_is_two_linear_maps() -> None:
     """A-10: 256 wide, no tanh, so the two maps are one."""
     head, x = Tagger(6, ("a", "b", "c"), reference=True).eval(), torch.randn(5, 6)
-    inner, outer = [layer for layer in head.layers if hasattr(layer, "weight")]
+    inner, outer = head.inner, head.outer
     assert inner.weight.shape == (256, 6)
     expected = x @ (outer.weight @ inner.weight).T + outer.weight @ inner.bias + outer.bias
     torch.testing.assert_close(head(x), expected)

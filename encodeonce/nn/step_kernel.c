@@ -1,0 +1,325 @@
+/* The parts of a training step that are bound by memory, each in one pass where tensor operations need several:
+   means of the views, attention over views and the mix, attention between the rows of an item, and what stands between
+   the matrix products of the tailor and of the head. Gradients beside them. Plain C; fp32, bf16 where a name ends in 16.
+
+   Axes: L views  P rows  B items  R chosen rows  D width, a multiple of 16  H heads  W head width  N keys of an item
+   M chosen rows of an item. Arrays are contiguous, in the order of the axes named beside them. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define V 16
+typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint32_t word __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t whole __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t half __attribute__((vector_size(32), aligned(2), may_alias));
+
+static inline vec load(const float *p) { return *(const vec *)p; }
+static inline void store(float *p, vec x) { *(vec *)p = x; }
+static inline vec load16(const uint16_t *p) {
+    word bits = __builtin_convertvector(*(const half *)p, word) << 16;
+    return (vec)bits;
+}
+static inline void store16(uint16_t *p, vec x) { /* to nearest, ties to even */
+    word bits = (word)x;
+    bits += 0x7fff + ((bits >> 16) & 1);
+    *(half *)p = __builtin_convertvector(bits >> 16, half);
+}
+static inline vec factor(uint16_t kept, float scale) { /* lane j: scale where bit j is set, else 0 */
+    const word lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    word bits = (((word){0} + kept) >> lane) & 1;
+    return __builtin_convertvector((whole)bits, vec) * scale;
+}
+static inline float sum(vec x) {
+    float s = 0;
+    for (int j = 0; j < V; j++) s += x[j];
+    return s;
+}
+static inline float dot(const float *a, const float *b, long d) {
+    vec s = {0}, t = {0};
+    long c = 0;
+    for (; c + 2 * V <= d; c += 2 * V) {
+        s += load(a + c) * load(b + c);
+        t += load(a + c + V) * load(b + c + V);
+    }
+    if (c < d) s += load(a + c) * load(b + c);
+    return sum(s + t);
+}
+static inline float small_dot(const float *a, const float *b, long n) {
+    float s = 0;
+    for (long j = 0; j < n; j++) s += a[j] * b[j];
+    return s;
+}
+/* y += a x over a few values */
+static inline void small_add(float *y, float a, const float *x, long n) {
+    for (long j = 0; j < n; j++) y[j] += a * x[j];
+}
+/* out[D] = sum_i a[i] rows[i], rows `stride` apart */
+static void weighted(const float *a, const float *rows, long n, long stride, long d, float *out) {
+    long c = 0;
+    for (; c + 4 * V <= d; c += 4 * V) {
+        vec s = {0}, t = {0}, u = {0}, v = {0};
+        for (long i = 0; i < n; i++) {
+            const float *row = rows + i * stride + c;
+            s += a[i] * load(row);
+            t += a[i] * load(row + V);
+            u += a[i] * load(row + 2 * V);
+            v += a[i] * load(row + 3 * V);
+        }
+        store(out + c, s);
+        store(out + c + V, t);
+        store(out + c + 2 * V, u);
+        store(out + c + 3 * V, v);
+    }
+    for (; c < d; c += V) {
+        vec s = {0};
+        for (long i = 0; i < n; i++) s += a[i] * load(rows + i * stride + c);
+        store(out + c, s);
+    }
+}
+/* e^x: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2], 2e-7 relative */
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
+    float n = rintf(x * 1.44269504f);
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    union { int32_t bits; float value; } power = {((int32_t)n + 127) << 23};
+    return (p * r * r + r + 1.0f) * power.value;
+}
+static void softmax(float *x, long n) {
+    float most = x[0], total = 0;
+    for (long j = 1; j < n; j++) most = x[j] > most ? x[j] : most;
+    for (long j = 0; j < n; j++) x[j] = exponential(x[j] - most);
+    for (long j = 0; j < n; j++) total += x[j];
+    for (long j = 0; j < n; j++) x[j] /= total;
+}
+/* slope of the scores from the slope of the mean map: p (d - <p, d>) share */
+static void softmax_slope(const float *p, const float *d, long n, float share, float *out) {
+    float inner = small_dot(p, d, n);
+    for (long j = 0; j < n; j++) out[j] = p[j] * (d[j] - inner) * share;
+}
+
+/* views [L P D] -> layer_mean [P D], token_means [B L D], in one reading */
+void view_means(const float *views, const int64_t *lengths, long items, long l, long p, long d, float *layer_mean,
+                float *token_means) {
+    for (long b = 0, start = 0; b < items; start += lengths[b++])
+        for (long i = 0; i < l; i++) {
+            float *token = token_means + (b * l + i) * d;
+            memset(token, 0, d * sizeof(float));
+            for (long row = start; row < start + lengths[b]; row++) {
+                const float *x = views + (i * p + row) * d;
+                float *mean = layer_mean + row * d;
+                float share = i == l - 1 ? 1.0f / l : 1.0f;
+                for (long c = 0; c < d; c += V) {
+                    vec value = load(x + c), so_far = {0};
+                    if (i) so_far = load(mean + c);
+                    store(mean + c, (so_far + value) * share);
+                    store(token + c, load(token + c) + value);
+                }
+            }
+            for (long c = 0; c < d; c += V) store(token + c, load(token + c) * (1.0f / lengths[b]));
+        }
+}
+
+/* query [R H W], key [B L H W], views [L P D]; chosen row r is row rows[r] (0: row r) of item owner[r] -> probabilities
+   [R H L], and their mean over heads times the views [R D] */
+void mix_views(const float *query, const float *key, const float *views, const int64_t *rows, const int64_t *owner, long n,
+               long l, long p, long d, long h, long w, float scale, float *probabilities, float *mixed) {
+    float map[l];
+    for (long r = 0; r < n; r++) {
+        float *own = probabilities + r * h * l;
+        memset(map, 0, sizeof map);
+        for (long g = 0; g < h; g++, own += l) {
+            for (long i = 0; i < l; i++)
+                own[i] = scale * small_dot(query + (r * h + g) * w, key + ((owner[r] * l + i) * h + g) * w, w);
+            softmax(own, l);
+            small_add(map, 1.0f / h, own, l);
+        }
+        weighted(map, views + (rows ? rows[r] : r) * d, l, p * d, d, mixed + r * d);
+    }
+}
+
+/* slope [R D] -> to_query [R H W], to_key [B L H W], both zero at first */
+void mix_views_slope(const float *slope, const float *query, const float *key, const float *views, const int64_t *rows,
+                     const int64_t *owner, long n, long l, long p, long d, long h, long w, float scale,
+                     const float *probabilities, float *to_query, float *to_key) {
+    float to_map[l], to_score[l];
+    for (long r = 0; r < n; r++) {
+        const float *first = views + (rows ? rows[r] : r) * d;
+        for (long i = 0; i < l; i++) to_map[i] = dot(slope + r * d, first + i * p * d, d);
+        for (long g = 0; g < h; g++) {
+            softmax_slope(probabilities + (r * h + g) * l, to_map, l, scale / h, to_score);
+            for (long i = 0; i < l; i++) {
+                long q = (r * h + g) * w, k = ((owner[r] * l + i) * h + g) * w;
+                small_add(to_query + q, to_score[i], key + k, w);
+                small_add(to_key + k, to_score[i], query + q, w);
+            }
+        }
+    }
+}
+
+/* query [R H W], key [P H W], values [P D] -> an item's probabilities [H M N] after another, and the mean map times the
+   item's values [R D]. Returns 1 where there is no memory. */
+int attend(const float *query, const float *key, const float *values, const int64_t *lengths, const int64_t *chosen, long items,
+           long d, long h, long w, float scale, float *probabilities, float *out) {
+    long longest = 1;
+    for (long b = 0; b < items; b++) longest = lengths[b] > longest ? lengths[b] : longest;
+    float *map = malloc(longest * sizeof(float));
+    if (!map) return 1;
+    for (long b = 0; b < items; b++) {
+        long m = chosen[b], n = lengths[b];
+        for (long r = 0; r < m; r++) {
+            memset(map, 0, n * sizeof(float));
+            for (long g = 0; g < h; g++) {
+                float *own = probabilities + (g * m + r) * n;
+                for (long j = 0; j < n; j++)
+                    own[j] = scale * small_dot(query + (r * h + g) * w, key + (j * h + g) * w, w);
+                softmax(own, n);
+                small_add(map, 1.0f / h, own, n);
+            }
+            weighted(map, values, n, d, d, out + r * d);
+        }
+        query += m * h * w, key += n * h * w, values += n * d, out += m * d, probabilities += h * m * n;
+    }
+    free(map);
+    return 0;
+}
+
+/* slope [R D] -> to_query [R H W] and to_key [P H W], both zero at first, and to_values [P D] */
+int attend_slope(const float *slope, const float *query, const float *key, const float *values, const int64_t *lengths,
+                 const long *chosen, long items, long d, long h, long w, float scale, const float *probabilities,
+                 float *to_query, float *to_key, float *to_values) {
+    long most = 1, longest = 1;
+    for (long b = 0; b < items; b++) {
+        long size = lengths[b] * chosen[b];
+        most = size > most ? size : most;
+        longest = lengths[b] > longest ? lengths[b] : longest;
+    }
+    float *maps = malloc((most + 2 * longest) * sizeof(float));
+    if (!maps) return 1;
+    float *to_map = maps + most, *to_score = to_map + longest;
+    for (long b = 0; b < items; b++) {
+        long m = chosen[b], n = lengths[b];
+        for (long r = 0; r < m; r++) {
+            for (long j = 0; j < n; j++) to_map[j] = dot(slope + r * d, values + j * d, d), maps[j * m + r] = 0;
+            for (long g = 0; g < h; g++) {
+                const float *own = probabilities + (g * m + r) * n;
+                softmax_slope(own, to_map, n, scale / h, to_score);
+                for (long j = 0; j < n; j++) {
+                    small_add(to_query + (r * h + g) * w, to_score[j], key + (j * h + g) * w, w);
+                    small_add(to_key + (j * h + g) * w, to_score[j], query + (r * h + g) * w, w);
+                    maps[j * m + r] += own[j] / h;
+                }
+            }
+        }
+        for (long j = 0; j < n; j++) weighted(maps + j * m, slope, m, d, d, to_values + j * d);
+        query += m * h * w, to_query += m * h * w, slope += m * d;
+        key += n * h * w, to_key += n * h * w, values += n * d, to_values += n * d, probabilities += h * m * n;
+    }
+    free(maps);
+    return 0;
+}
+
+/* Layer norm of x [P D] as bf16 [P D]; statistics [P 2] are mean and 1 / deviation */
+void norm16(const float *x, const float *gain, const float *shift, float epsilon, long p, long d, uint16_t *out,
+            float *statistics) {
+    for (long row = 0; row < p; row++, x += d, out += d) {
+        vec total = {0}, squares = {0};
+        for (long c = 0; c < d; c += V) total += load(x + c);
+        float mean = sum(total) / d;
+        for (long c = 0; c < d; c += V) {
+            vec centred = load(x + c) - mean;
+            squares += centred * centred;
+        }
+        float inverse = 1.0f / sqrtf(sum(squares) / d + epsilon);
+        for (long c = 0; c < d; c += V)
+            store16(out + c, (load(x + c) - mean) * inverse * load(gain + c) + load(shift + c));
+        statistics[2 * row] = mean, statistics[2 * row + 1] = inverse;
+    }
+}
+
+/* slope16 [P D] of the norm's output; to_x [P D] += its slope; to_gain, to_shift [D] are zero at first */
+void norm16_slope(const uint16_t *slope, const float *x, const float *gain, const float *statistics, long p, long d,
+                  float *to_x, float *to_gain, float *to_shift) {
+    for (long row = 0; row < p; row++, x += d, slope += d, to_x += d) {
+        float mean = statistics[2 * row], inverse = statistics[2 * row + 1];
+        vec first = {0}, second = {0};
+        for (long c = 0; c < d; c += V) {
+            vec s = load16(slope + c), normed = (load(x + c) - mean) * inverse;
+            store(to_gain + c, load(to_gain + c) + s * normed);
+            store(to_shift + c, load(to_shift + c) + s);
+            s *= load(gain + c);
+            first += s;
+            second += s * normed;
+        }
+        float a = sum(first) / d, b = sum(second) / d;
+        for (long c = 0; c < d; c += V) {
+            vec normed = (load(x + c) - mean) * inverse;
+            store(to_x + c, load(to_x + c) + (load16(slope + c) * load(gain + c) - a - normed * b) * inverse);
+        }
+    }
+}
+
+/* drop(x + relu(drop(z + bias))): product z16 [P D], x [P D], words of bits [P D/16] of both drops -> out [P D] */
+void feed(const uint16_t *z, const float *bias, const float *x, const uint16_t *inner, const uint16_t *outer, float scale,
+          long p, long d, float *out) {
+    for (long row = 0; row < p; row++, z += d, x += d, out += d)
+        for (long c = 0; c < d; c += V) {
+            vec value = load16(z + c) + load(bias + c);
+            vec above = (vec)((word)value & (word)(value > 0));
+            store(out + c, (load(x + c) + above * factor(*inner++, scale)) * factor(*outer++, scale));
+        }
+}
+
+/* slope [P D] of feed's output -> to_x [P D], to_z16 [P D], to_bias [D], the last zero at first */
+void feed_slope(const float *slope, const uint16_t *z, const float *bias, const uint16_t *inner, const uint16_t *outer,
+                float scale, long p, long d, float *to_x, uint16_t *to_z, float *to_bias) {
+    for (long row = 0; row < p; row++, slope += d, z += d, to_x += d, to_z += d)
+        for (long c = 0; c < d; c += V) {
+            vec value = load16(z + c) + load(bias + c);
+            vec through = load(slope + c) * factor(*outer++, scale);
+            vec deeper = (vec)((word)(through * factor(*inner++, scale)) & (word)(value > 0));
+            store(to_x + c, through);
+            store16(to_z + c, deeper);
+            store(to_bias + c, load(to_bias + c) + deeper);
+        }
+}
+
+/* x [n] and words of bits [n/16] -> bf16 [n]; and the other way for slopes */
+void drop16(const float *x, const uint16_t *kept, float scale, long n, uint16_t *out) {
+    for (long c = 0; c < n; c += V) store16(out + c, load(x + c) * factor(*kept++, scale));
+}
+void drop16_slope(const uint16_t *slope, const uint16_t *kept, float scale, long n, float *to_x) {
+    for (long c = 0; c < n; c += V) store(to_x + c, load16(slope + c) * factor(*kept++, scale));
+}
+
+/* drop(tanh(z + bias)): z16 [R D] -> tanh in bf16 in place of z, dropped in bf16 */
+void tanh16(uint16_t *z, const float *bias, const uint16_t *kept, float scale, long r, long d, uint16_t *out) {
+    for (long row = 0; row < r; row++, z += d, out += d)
+        for (long c = 0; c < d; c += V) {
+            vec x = 2.0f * (load16(z + c) + load(bias + c)), y;
+            for (int j = 0; j < V; j++) y[j] = exponential(x[j]);
+            y = 1.0f - 2.0f / (y + 1.0f);
+            store16(z + c, y);
+            store16(out + c, y * factor(*kept++, scale));
+        }
+}
+
+/* slope16 [R D] of the dropped tanh, tanh in bf16 -> to_z16 [R D], to_bias [D], the latter zero at first */
+void tanh16_slope(const uint16_t *slope, const uint16_t *y, const uint16_t *kept, float scale, long r, long d,
+                  uint16_t *to_z, float *to_bias) {
+    for (long row = 0; row < r; row++, slope += d, y += d, to_z += d)
+        for (long c = 0; c < d; c += V) {
+            vec value = load16(y + c);
+            vec deeper = load16(slope + c) * factor(*kept++, scale) * (1.0f - value * value);
+            store16(to_z + c, deeper);
+            store(to_bias + c, load(to_bias + c) + deeper);
+        }
+}
