@@ -26,7 +26,7 @@ __all__ = [
     "width",
 ]
 
-NOT_FAMILIES = ("checkpoint", "encode", "loading", "pieces", "pretrained", "slots", "stack", "windows")
+NOT_FAMILIES = ("attention", "checkpoint", "encode", "loading", "pieces", "pretrained", "slots", "stack", "windows")
 """The files of this room that are no family; every other file is one, named as its checkpoints' `model_type`."""
 
 VOCABULARY_FILES = (
@@ -79,8 +79,9 @@ UNHEARD = frozenset(
         "truncation",
         "pad_token_type_id",
         "pad_type_id",
-        "tokenizer_class",
         "processor_class",
+        "is_local",
+        "local_files_only",
     ]
 )
 """Keys of config.json, tokenizer_config.json and tokenizer.json that cannot change a vector: names, heads, training,
@@ -171,7 +172,7 @@ def width(config: Mapping[str, Any]) -> int:
     return _number(config, "hidden_size", "n_embd", "dim", "d_model")
 
 
-def usable_window(config: Mapping[str, Any], tokenizer_limit: float = 0) -> int:
+def usable_window(config: Mapping[str, Any], tokenizer_limit: int | float = 0) -> int:
     """Pieces, special ones included, that the model can be given at once.
 
     The rows of its position table, less those that RoBERTa's line keeps for padding (case LONG-2); without a table the

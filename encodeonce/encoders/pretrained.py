@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Pretrained:
         self,
         name: str | Path,
         *,
-        compute: Literal["fp32", "bf16"] = "fp32",
+        compute: str = "fp32",
         window: int | None = None,
         overlap: int | None = None,
         batch_pieces: int = 2048,
@@ -170,11 +170,13 @@ class Pretrained:
         import torch
 
         from ..nn.frozen_linear import freeze
+        from .attention import quicken_attention
 
         stack = self._load()
         if torch.cuda.is_available():
             return stack.cuda()
         freeze(stack, self.compute)
+        quicken_attention(stack)
         return stack
 
     def _load(self) -> "Stack":

@@ -55,7 +55,7 @@ class T5(Stack):
             num_buckets=attention.relative_attention_num_buckets,
             max_distance=attention.relative_attention_max_distance,
         )
-        bias = attention.relative_attention_bias(buckets).permute(0, 3, 1, 2)
+        bias = attention.relative_attention_bias(buckets).permute(0, 3, 1, 2).contiguous()
         return {"position_bias": bias if mask is None else bias + additive(mask, states.dtype)}
 
     def block(self, index: int, states: Float[Tensor, "B T D"], context: dict[str, Any]) -> Float[Tensor, "B T D"]:

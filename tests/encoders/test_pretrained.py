@@ -1,0 +1,88 @@
+"""The handle as a whole: what is loaded when, strict loading, and a real encoder."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.errors import EncoderError
+from encodeonce.types import Document
+
+TEXT = "The river banks, naïve as they were, held: 1,234 boats \u200b sailed past Ljubljana."
+
+
+def test_each_step_loads_no_more_than_it_needs(checkpoint: Callable[..., Path]) -> None:
+    model = Pretrained(checkpoint("bert"))
+    model.spec()
+    pieces = model.cut([Document("x", ("the", "cat"))])
+    assert not model.loaded
+    stream = model.encode(pieces)
+    assert not model.loaded
+    next(stream)
+    assert model.loaded
+    assert model.stack() is model.stack()
+
+
+def test_a_weight_that_is_missing_would_be_random_and_is_refused(
+    checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "encoder"))
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith("pooler")}
+    safetensors.torch.save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    assert Pretrained(folder).stack().n_blocks == 3  # no view needs the pooler
+    del kept["encoder.layer.2.attention.self.key.weight"]
+    safetensors.torch.save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        EncoderError, match=r"1 weights are missing and would be random.*layer\.2\.attention\.self\.key"
+    ):
+        Pretrained(folder).stack()
+
+
+def test_half_precision_files_are_computed_in_fp32(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(checkpoint("gpt2"), tmp_path / "encoder"))
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    halves = {name: weight.bfloat16() if weight.is_floating_point() else weight for name, weight in weights.items()}
+    safetensors.torch.save_file(halves, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}))
+    assert {p.dtype for p in Pretrained(folder).stack().parameters()} == {torch.float32}
+
+
+def test_a_folder_with_its_own_code_runs_none_of_it(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "encoder"))
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config["auto_map"] = {"AutoModel": "mine.Model", "AutoConfig": "mine.Config"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    Pretrained(folder).stack()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_vectors_to_be_stored_equal_live_ones_with_a_real_encoder(minilm: Path) -> None:
+    model = Pretrained(minilm)
+    documents = [Document("1", tuple(TEXT.split())), Document("2", text=TEXT), Document("3", text=TEXT * 60)]
+    pieces = model.cut(documents)
+    assert pieces[0].unknown_words == pieces[1].unknown_words == (TEXT.split().index("\u200b"),)
+    assert [len(cut.windows) for cut in pieces] == [1, 1, 3]
+    stack = model.stack()
+    for index, views in model.encode(pieces):
+        cut = pieces[index]
+        start, stop, keep_start, keep_stop = cut.windows[0]
+        ids = torch.tensor([[*cut.ids[:1], *cut.ids[start:stop], *cut.ids[-1:]]])
+        live = torch.stack(stack.model(ids, output_hidden_states=True).hidden_states)[:, 0].detach().numpy()
+        stored = views[:, keep_start:keep_stop]
+        assert np.abs(stored - live[:, keep_start:keep_stop]).max() < 1e-4
+        assert np.linalg.norm(stored - live[:, keep_start:keep_stop]) < 1e-5 * np.linalg.norm(stored)
+
+
+def test_the_packaged_encoder_is_the_one_its_hash_says(minilm: Path) -> None:
+    spec = Pretrained(minilm).spec()
+    assert spec.weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    assert (spec.n_blocks, spec.width, spec.window, spec.layers) == (6, 384, 512, tuple(range(7)))
