@@ -11,6 +11,7 @@ import re
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import cleandoc
+from itertools import chain
 from pathlib import Path
 
 from ..errors import DataError
@@ -67,16 +68,18 @@ def restored(words: Sequence[str], case: Sequence[str], punct: Sequence[str]) ->
     return " ".join(shown)
 
 
-def corpus() -> list[tuple[str, str]]:
-    """(sentence, source) of all prose of this Python's manual and docstrings, without repeats, in a fixed order.
+def corpus(limit: int | None = None) -> list[tuple[str, str]]:
+    """(sentence, source) of the prose of this Python's manual, then docstrings, without repeats, in a fixed order.
 
     Raises DataError where this Python was stripped of its manual.
     """
     seen: dict[str, str] = {}
-    for text, source in [*_topics(), *_docstrings()]:
+    for text, source in chain(_topics(), _docstrings()):
+        if limit is not None and len(seen) >= limit:
+            break
         for sentence in prose(text):
             seen.setdefault(sentence, source)
-    return list(seen.items())
+    return list(seen.items())[:limit]
 
 
 def task(limit: int | None = None) -> dict[str, list[Document]]:
@@ -85,7 +88,7 @@ def task(limit: int | None = None) -> dict[str, list[Document]]:
     Columns "case" and "punct"; `meta` holds the sentence as "text"; `place` says where it comes from.
     """
     found: dict[str, list[Document]] = {name: [] for name in SPLITS}
-    for sentence, source in corpus()[:limit]:
+    for sentence, source in corpus(limit):
         words, case, punct = restore(sentence)
         split = split_of(sentence)
         found[split].append(

@@ -1,0 +1,263 @@
+"""What is in the files of a task, and what is wrong with them: counts, labels, repeats, overlaps, schemes, lengths."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from typing import Any
+
+from ..errors import ConfigError, DataError
+from ..types import Document, Pieces
+from .spans import detect, to_spans
+
+__all__ = ["ColumnReport", "Diagnosis", "SplitReport", "diagnose"]
+
+SHOWN = 5
+"""Places named of each finding; counts are always of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReport:
+    """One column in one split. `labels` by falling frequency; `missing` counts "_" and null; `unseen` are the labels
+    that train never has, with their counts and first places. `scheme` and what follows are None where no spans are.
+    """
+
+    labels: dict[str, int]
+    missing: int
+    unseen: dict[str, int]
+    unseen_places: dict[str, str]
+    scheme: str | None = None
+    scheme_evidence: str | None = None
+    spans: int | None = None
+    spans_beginning_with_i: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """One split. `duplicates` are documents whose content was seen before in the split; `empty` have neither word nor
+    text. What comes from a tokenizer is None where none was given: `over_long` documents need more than one window.
+    """
+
+    documents: int
+    words: int
+    longest: int
+    empty: int
+    empty_places: list[str]
+    duplicates: int
+    duplicate_places: list[str]
+    repeated_ids: int
+    columns: dict[str, ColumnReport]
+    pieces: int | None = None
+    words_without_pieces: int | None = None
+    words_without_pieces_places: list[str] = field(default_factory=list)
+    over_long: int | None = None
+    over_long_places: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All splits; `overlap` ("train/dev": documents of dev whose content is in train too); `problems` in words."""
+
+    splits: dict[str, SplitReport]
+    overlap: dict[str, int]
+    problems: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict of JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """A page to read: a paragraph a split, then the problems."""
+        blocks = ["\n".join(_split_lines(name, split)) for name, split in self.splits.items()]
+        found = [f"- {problem}" for problem in self.problems] or ["none"]
+        return "\n\n".join([*blocks, "\n".join(["Problems", *found])])
+
+
+def diagnose(
+    splits: Mapping[str, Sequence[Document]],
+    columns: Sequence[str] = (),
+    *,
+    pieces: Mapping[str, Sequence[Pieces]] | None = None,
+) -> Diagnosis:
+    """Look through the documents of each split ("train", and any others) and at the named columns or meta fields.
+
+    `pieces` holds what a tokenizer made of each document, split by split. Labels of other splits are compared with
+    those of "train" where there is one. Raises ConfigError for a column no document has and for pieces of others.
+    """
+    known = {column: _labels_of(splits.get("train", ()), column) for column in columns}
+    reports = {
+        name: _split(name, documents, columns, known if "train" in splits and name != "train" else {}, pieces)
+        for name, documents in splits.items()
+    }
+    for column in columns:
+        if not any(report.columns[column].labels or report.columns[column].missing for report in reports.values()):
+            found = sorted({name for documents in splits.values() for d in documents for name in (*d.columns, *d.meta)})
+            raise ConfigError(f"no document has a column or field {column!r}. There is: {', '.join(found) or 'none'}.")
+    keys = {name: {document.key for document in documents} for name, documents in splits.items()}
+    overlap = {
+        f"{one}/{other}": sum(document.key in keys[one] for document in splits[other])
+        for one, other in combinations(splits, 2)
+    }
+    return Diagnosis(reports, overlap, list(_problems(reports, overlap)))
+
+
+def _split(
+    name: str,
+    documents: Sequence[Document],
+    columns: Sequence[str],
+    known: Mapping[str, set[str]],
+    pieces: Mapping[str, Sequence[Pieces]] | None,
+) -> SplitReport:
+    seen: set[str] = set()
+    repeated = []
+    for document in documents:
+        if document.key in seen:
+            repeated.append(document)
+        seen.add(document.key)
+    empty = [document for document in documents if not document.words and not document.text.strip()]
+    return SplitReport(
+        documents=len(documents),
+        words=sum(len(document.words) for document in documents),
+        longest=max((len(document.words) for document in documents), default=0),
+        empty=len(empty),
+        empty_places=_places(empty),
+        duplicates=len(repeated),
+        duplicate_places=_places(repeated),
+        repeated_ids=len(documents) - len({document.id for document in documents}),
+        columns={column: _column(documents, column, known.get(column)) for column in columns},
+        **(_pieces(name, documents, pieces[name]) if pieces and name in pieces else {}),
+    )
+
+
+def _column(documents: Sequence[Document], column: str, known: set[str] | None) -> ColumnReport:
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    missing = 0
+    for document in documents:
+        for label in _values(document, column):
+            if label in (None, "_"):
+                missing += 1
+                continue
+            counts[str(label)] += 1
+            first.setdefault(str(label), document.place or document.id)
+    unseen = {label: n for label, n in counts.most_common() if known is not None and label not in known}
+    report = ColumnReport(dict(counts.most_common()), missing, unseen, {label: first[label] for label in unseen})
+    sequences = [document.columns[column] for document in documents if column in document.columns]
+    try:
+        scheme = detect(sequences)
+    except DataError:  # labels that mark no spans
+        return report
+    if not scheme.spans:
+        return report
+    begun = sum(tags[span.start].startswith("I") for tags in sequences for span in to_spans(tags))
+    return ColumnReport(
+        report.labels, missing, unseen, report.unseen_places, scheme.name, scheme.evidence, scheme.spans, begun
+    )
+
+
+def _pieces(name: str, documents: Sequence[Document], pieces: Sequence[Pieces]) -> dict[str, Any]:
+    for document, cut in zip(documents, pieces, strict=False):
+        if cut.key != document.key:
+            raise ConfigError(
+                f"pieces of {name!r} are not those of its documents: {document.place or document.id} differs."
+            )
+    if len(pieces) != len(documents):
+        raise ConfigError(f"{len(pieces)} pieces for the {len(documents)} documents of {name!r}.")
+    lacking = [(d, word) for d, cut in zip(documents, pieces, strict=True) for word in cut.unknown_words]
+    long = [document for document, cut in zip(documents, pieces, strict=True) if len(cut.windows) > 1]
+    return {
+        "pieces": sum(map(len, pieces)),
+        "words_without_pieces": len(lacking),
+        "words_without_pieces_places": [
+            f"{d.place or d.id}: word {at} {d.words[at]!a}" if at < len(d.words) else d.place or d.id
+            for d, at in lacking[:SHOWN]
+        ],
+        "over_long": len(long),
+        "over_long_places": _places(long),
+    }
+
+
+def _values(document: Document, column: str) -> Sequence[Any]:
+    if column in document.columns:
+        return document.columns[column]
+    return (document.meta[column],) if column in document.meta else ()
+
+
+def _labels_of(documents: Sequence[Document], column: str) -> set[str]:
+    return {str(label) for document in documents for label in _values(document, column) if label not in (None, "_")}
+
+
+def _places(documents: Sequence[Document]) -> list[str]:
+    return [document.place or document.id for document in documents[:SHOWN]]
+
+
+def _problems(reports: Mapping[str, SplitReport], overlap: Mapping[str, int]) -> Iterator[str]:
+    for name, split in reports.items():
+        if not split.documents:
+            yield f"{name}: no examples"
+        if split.documents == 1:
+            yield f"{name}: one example"
+        for count, what, places in (
+            (split.empty, "documents without word or text", split.empty_places),
+            (split.duplicates, "documents repeat an earlier one", split.duplicate_places),
+            (split.words_without_pieces, "words have no piece of their own", split.words_without_pieces_places),
+            (
+                split.over_long,
+                "documents are longer than the encoder's window, and are read in parts",
+                split.over_long_places,
+            ),
+        ):
+            if count:
+                yield f"{name}: {count:,} {what} ({_some(places, count)})"
+        if split.repeated_ids:
+            yield f"{name}: {split.repeated_ids:,} documents have an id that is used before"
+        for column, report in split.columns.items():
+            yield from _column_problems(name, column, report)
+    yield from _schemes_that_differ(reports)
+    for pair, count in overlap.items():
+        if count:
+            one, _, other = pair.partition("/")
+            yield f"{other}: {count:,} of {reports[other].documents:,} documents are in {one} too"
+
+
+def _column_problems(name: str, column: str, report: ColumnReport) -> Iterator[str]:
+    if report.missing:
+        yield f"{name}: column {column!r} has {report.missing:,} empty values"
+    if len(report.labels) == 1:
+        yield f"{name}: column {column!r} has one label only: {next(iter(report.labels))!r}"
+    if report.unseen:
+        shown = ", ".join(
+            f"{label} ({n:,}, {report.unseen_places[label]})" for label, n in [*report.unseen.items()][:SHOWN]
+        )
+        more = f" and {len(report.unseen) - SHOWN} more" if len(report.unseen) > SHOWN else ""
+        yield f"{name}: column {column!r} has {len(report.unseen)} labels that train never has: {shown}{more}"
+    if report.scheme == "mixed":
+        yield f"{name}: column {column!r} keeps to no tagging scheme: {report.scheme_evidence}"
+    if report.spans_beginning_with_i and report.scheme != "IOB1":
+        yield f"{name}: column {column!r} has {report.spans_beginning_with_i:,} spans that begin with I-"
+
+
+def _schemes_that_differ(reports: Mapping[str, SplitReport]) -> Iterator[str]:
+    for column in next(iter(reports.values())).columns if reports else ():
+        schemes = {
+            name: split.columns[column].scheme for name, split in reports.items() if split.columns[column].scheme
+        }
+        if len(set(schemes.values())) > 1:
+            named = ", ".join(f"{name} {scheme}" for name, scheme in schemes.items())
+            yield f"column {column!r} is tagged by different schemes: {named}"
+
+
+def _some(places: Sequence[str], count: int) -> str:
+    return ", ".join(places) + (", ..." if count > len(places) else "")
+
+
+def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
+    yield f"{name}: {split.documents:,} documents, {split.words:,} words, the longest of {split.longest:,} words"
+    if split.pieces is not None:
+        yield f"  pieces: {split.pieces:,}, {split.pieces / max(split.words, 1):.2f} a word"
+    for column, report in split.columns.items():
+        shown = ", ".join(f"{label} {count:,}" for label, count in [*report.labels.items()][:12])
+        more = f", ... ({len(report.labels)} labels)" if len(report.labels) > 12 else ""
+        yield f"  {column}: {shown}{more}"
+        if report.scheme:
+            yield f"  {column}: {report.spans:,} spans, {report.scheme} ({report.scheme_evidence})"
