@@ -1,0 +1,26 @@
+"""The front door is a list, and the list is true."""
+
+import subprocess
+import sys
+
+import pytest
+
+import encodeonce
+
+
+def test_every_listed_name_is_there() -> None:
+    assert sorted(encodeonce.__all__) == encodeonce.__all__
+    assert set(encodeonce.__all__) == {*encodeonce._HOME, "__version__"}
+    for name in encodeonce.__all__:
+        assert getattr(encodeonce, name) is not None
+
+
+def test_an_unknown_name_says_what_there_is() -> None:
+    with pytest.raises(AttributeError, match=r"no 'Stores'. There is: Aggregate, Document"):
+        _ = encodeonce.Stores
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, encodeonce; print(sorted({'torch', 'numpy', 'transformers', 'pydantic'} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
