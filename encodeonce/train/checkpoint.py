@@ -47,7 +47,7 @@ class Checkpoint:
         }
         write_bytes(folder / name, content)
         write_bytes(folder / "state.json", json_bytes(state))
-        for old in folder.glob("step-*.safetensors"):
+        for old in (*folder.glob("step-*.safetensors"), *folder.glob(".*.tmp")):  # .tmp: of a writer that was killed
             if old.name != name:
                 old.unlink(missing_ok=True)
 

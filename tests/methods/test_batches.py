@@ -103,7 +103,7 @@ def test_memory_of_a_dropped_batch_is_used_again(make_corpus: Corpus) -> None:
     places = set()
     for batch in method.batches(examples, size=2, order=None):
         places.add(batch.packed.views.untyped_storage().data_ptr())
-    assert len(places) < 8  # 20 batches
+    assert len(places) < 5  # 20 batches, some longer than all before
 
 
 def test_frozen_reads_the_last_view_only(make_corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ class TestAhead:
         assert next(values) == 0
         deadline = threading.Event()
         deadline.wait(0.2)
-        assert len(read) <= 1 + 2 + 1  # given, waiting, in hand
+        assert len(read) <= 1 + 2
         values.close()  # type: ignore[attr-defined]
 
     def test_leaves_no_thread_when_dropped_half_way(self) -> None:

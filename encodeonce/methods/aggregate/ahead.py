@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 __all__ = ["ahead"]
 
 T = TypeVar("T")
-PATIENCE_S = 0.1
 
 
 class _End:
@@ -19,7 +18,7 @@ class _End:
 
 
 def ahead(values: Iterator[T], depth: int = 1) -> Iterator[T]:
-    """The same values, at most `depth` of them waiting. `depth` 0 reads in the caller's thread.
+    """The same values, at most `depth` of them read before they are asked for. 0 reads in the caller's thread.
 
     An exception is raised where the value it prevented would have come. The thread ends with the iterator, also when
     that is dropped or closed half-way.
@@ -27,9 +26,10 @@ def ahead(values: Iterator[T], depth: int = 1) -> Iterator[T]:
     if depth == 0:
         yield from values
         return
-    waiting: queue.Queue[Any] = queue.Queue(maxsize=depth)
-    stop = threading.Event()
-    thread = threading.Thread(target=_fill, args=(values, waiting, stop), name="encodeonce-ahead", daemon=True)
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    room, stop = threading.Semaphore(depth), threading.Event()
+    arguments = (values, waiting, room, stop)
+    thread = threading.Thread(target=_fill, args=arguments, name="encodeonce-ahead", daemon=True)
     thread.start()
     try:
         while True:
@@ -38,29 +38,26 @@ def ahead(values: Iterator[T], depth: int = 1) -> Iterator[T]:
                 if value.problem is not None:
                     raise value.problem
                 return
+            room.release()
             yield value
-            del value  # so that the buffers of a batch are free as soon as its reader lets go of it
+            del value  # so that the memory of a batch is free as soon as its reader lets go of it
     finally:
         stop.set()
+        room.release()
         thread.join()
 
 
-def _fill(values: Iterator[Any], waiting: "queue.Queue[Any]", stop: threading.Event) -> None:
+def _fill(
+    values: Iterator[Any], waiting: "queue.SimpleQueue[Any]", room: threading.Semaphore, stop: threading.Event
+) -> None:
+    """Room is asked for before a value is read: a value in hand is memory too."""
     try:
-        for value in values:
-            if not _put(value, waiting, stop):
+        end = _End()
+        while room.acquire() and not stop.is_set():
+            value = next(values, end)
+            waiting.put(value)
+            if value is end:
                 return
-            del value
-        _put(_End(), waiting, stop)
+            del value  # it is its reader's alone
     except BaseException as problem:  # handed to the reader, which raises it
-        _put(_End(problem), waiting, stop)
-
-
-def _put(value: Any, waiting: "queue.Queue[Any]", stop: threading.Event) -> bool:
-    while not stop.is_set():
-        try:
-            waiting.put(value, timeout=PATIENCE_S)
-            return True
-        except queue.Full:
-            continue
-    return False
+        waiting.put(_End(problem))

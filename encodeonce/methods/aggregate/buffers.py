@@ -12,7 +12,7 @@ from torch import Tensor
 
 __all__ = ["Buffers"]
 
-SPARE = 1.25
+SPARE = 1.1
 """A new buffer is this much larger than asked for, so that the next, slightly longer batch fits too."""
 
 
