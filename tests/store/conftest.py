@@ -12,6 +12,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of small shards are written here and no test can cut the power; one looks at the order of calls."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
 @pytest.fixture
 def forked() -> Callable[[Callable[[], object]], int]:
     """`forked(function)`: run it in a child and give its process id; the child exits with 0, or 1 where it raised."""

@@ -1,0 +1,108 @@
+"""info, ls, verify and gc: what they say and what they leave."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_source import FakeSource, digest, documents, spec, states
+
+from encodeonce.errors import CorruptStore, StoreError
+from encodeonce.store import Store, gc, info, ls, verify
+
+
+def filled(folder: Path, n: int = 20) -> Store:
+    store = Store.open(folder, spec())
+    store.fill(documents(n), FakeSource(), shard_bytes=3000)
+    return store
+
+
+def test_info_counts_what_is_there(tmp_path: Path) -> None:
+    filled(tmp_path)
+    rows = sum(len(document.words) + 2 for document in documents(20))
+    seen, lines = info(tmp_path), ls(tmp_path)
+    assert (seen["items"], seen["rows"], seen["shards"]) == (20, rows, len(lines))
+    assert (seen["layers"], seen["dtype"], seen["width"], seen["encoder"]) == ([0, 1, 2, 3], "fp32", 8, "fake")
+    assert seen["bytes"] == sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert seen["bytes_per_row"] == sum(line["bytes"] for line in lines) / rows
+    assert seen["unfinished"] == []
+    assert sum(line["items"] for line in lines) == 20
+    assert sum(line["rows"] for line in lines) == rows
+    assert len(verify(tmp_path)) == len(lines)
+
+
+def test_an_empty_store_has_no_rows(tmp_path: Path) -> None:
+    Store.open(tmp_path, spec())
+    assert (info(tmp_path)["items"], info(tmp_path)["bytes_per_row"], ls(tmp_path), verify(tmp_path)) == (
+        0,
+        None,
+        [],
+        [],
+    )
+
+
+def test_gc_removes_leftovers_and_nothing_else(tmp_path: Path) -> None:
+    """Dead temporary files and data without a manifest go; the store, and files that are not its own, stay."""
+    filled(tmp_path)
+    before = digest(tmp_path)
+    dead = ["0" * 32 + ".safetensors.tmp", "1" * 32 + ".safetensors", "2" * 32 + ".json.tmp", "store.json.tmp"]
+    for name in [*dead, "notes.tmp", "other.safetensors"]:
+        (tmp_path / name).write_bytes(b"half")
+    assert info(tmp_path)["unfinished"] == sorted(dead, key=lambda name: (not name.endswith(".tmp"), name))
+    assert sorted(gc(tmp_path, dry_run=True)) == sorted(dead)
+    assert sorted(gc(tmp_path)) == sorted(dead)
+    assert {
+        name: value for name, value in digest(tmp_path).items() if name not in ("notes.tmp", "other.safetensors")
+    } == before
+    assert gc(tmp_path) == []
+
+
+def test_gc_removes_shards_whose_items_all_are_elsewhere(tmp_path: Path) -> None:
+    """Two jobs that met on other bounds: the repeated items go, each item stays."""
+    filled(tmp_path / "a", 10)
+    other = Store.open(tmp_path / "b", spec())
+    other.fill(documents(30), FakeSource(), shard_bytes=10**9)
+    for path in (tmp_path / "b").iterdir():
+        (tmp_path / "a" / path.name).write_bytes(path.read_bytes())
+    store = Store.open(tmp_path / "a")
+    assert (len(store), info(tmp_path / "a")["items"]) == (30, 30)
+    small = [line["name"] for line in ls(tmp_path / "a") if line["items"] < 30]
+    assert sorted(gc(tmp_path / "a")) == sorted(name + end for name in small for end in (".json", ".safetensors"))
+    store = Store.open(tmp_path / "a")
+    assert len(store) == 30
+    for document in documents(30):
+        np.testing.assert_array_equal(
+            store.get(document.key).states, states(document.key, range(4), len(document.words) + 2, 8)
+        )
+
+
+def test_gc_to_a_size_removes_the_oldest_shards_first(tmp_path: Path) -> None:
+    filled(tmp_path)
+    lines = ls(tmp_path)
+    for age, line in enumerate(reversed(lines)):
+        os.utime(tmp_path / f"{line['name']}.json", (1000 + age, 1000 + age))
+    keep = sum(line["bytes"] for line in lines[:2])
+    removed = gc(tmp_path, max_bytes=keep)
+    assert removed[0] == f"{lines[-1]['name']}.json", (
+        "the manifest goes first: a half removed shard is an unfinished one"
+    )
+    assert [line["name"] for line in ls(tmp_path)] == [line["name"] for line in lines[:2]]
+    store = Store.open(tmp_path, spec())
+    assert len(store) == sum(line["items"] for line in lines[:2]) < 20
+    before = digest(tmp_path)
+    evicted = 20 - len(store)
+    assert store.fill(documents(20), FakeSource(), shard_bytes=3000).written == evicted
+    assert before.items() <= digest(tmp_path).items()
+
+
+def test_a_reader_of_a_shard_that_was_removed_is_told(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    gc(tmp_path, max_bytes=0)
+    with pytest.raises(CorruptStore, match="was removed or cut after the store was opened"):
+        store.batch(range(20))
+
+
+def test_nothing_is_said_of_what_is_no_store(tmp_path: Path) -> None:
+    for command in (info, ls, verify, gc):
+        with pytest.raises(StoreError, match="There is no store at"):
+            command(tmp_path)
