@@ -11,7 +11,7 @@ from .frozen_kernel import attention, kernel
 
 __all__ = ["attend", "attends"]
 
-LONGEST = 256
+LONGEST = 128
 """Beyond this many keys torch's blocked attention is at least as fast."""
 
 

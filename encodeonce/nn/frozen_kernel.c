@@ -133,6 +133,7 @@ VECTOR static inline __m512 exponential(__m512 a) {
 VECTOR static inline __m512 gelu(__m512 x) {
     __m512 one = _mm512_set1_ps(1.0f);
     __m512 z = _mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(0.70710678f));
+    z = _mm512_min_ps(z, _mm512_set1_ps(20.0f)); /* erfc is 0 there; keeps infinity out of the Newton step */
     __m512 d = _mm512_fmadd_ps(z, _mm512_set1_ps(0.3275911f), one);
     __m512 t = _mm512_rcp14_ps(d); /* with one Newton step: cheaper than a division */
     t = _mm512_mul_ps(t, _mm512_fnmadd_ps(d, t, _mm512_set1_ps(2.0f)));

@@ -179,7 +179,9 @@ def freeze(model: nn.Module, compute: str = "fp32") -> nn.Module:
     """
     backend, done = choose(compute), {}
     for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):  # named_children() leaves out a module's second name
+            if child is None:
+                continue
             if id(child) not in done:
                 done[id(child)] = (child, _replacement(child, backend))
             if done[id(child)][1] is not None:
