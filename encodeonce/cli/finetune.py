@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
+from ..heads import Head
 from ..resolve import resolve
 from ..tasks import Task
 from ..train.optim import one_cycle, total_steps
@@ -27,9 +28,9 @@ __all__ = ["FineTuned", "finetune"]
 
 @dataclass(frozen=True)
 class FineTuned:
-    """`scores[task][metric]` on the scored documents; wall seconds a training batch; weights that were trained."""
+    """`predicted[task]` of the scored documents; wall seconds; number of weights that were trained."""
 
-    scores: dict[str, dict[str, float | None]]
+    predicted: dict[str, list[tuple[str, ...]]]
     steps: int
     seconds_per_batch: float
     seconds: float
@@ -43,7 +44,7 @@ def finetune(
     scored: Sequence[Document],
     settings: Settings,
 ) -> FineTuned:
-    """Train encoder and heads on `train`, score on `scored`. Raises ConfigError for items longer than the window."""
+    """Train encoder and heads on `train`, answer for `scored`. Raises ConfigError for items longer than the window."""
     live = _Live(model, tasks, settings.seed)
     generator = np.random.default_rng(settings.seed)
     torch.manual_seed(settings.seed)
@@ -62,10 +63,9 @@ def finetune(
             optimiser.step()
             schedule.step()
     seconds = time.perf_counter() - began
-    answers = live.answers(_cut(model, scored), settings.per_device_eval_batch_size)
-    scores = {task.name: task.score(task.gold(scored), answers[task.name]) for task in tasks}
+    predicted = live.answers(_cut(model, scored), settings.per_device_eval_batch_size)
     parameters = sum(parameter.numel() for parameter in live.parameters())
-    return FineTuned(scores, steps, seconds / max(1, steps), seconds, parameters)
+    return FineTuned(predicted, steps, seconds / max(1, steps), seconds, parameters)
 
 
 class _Live(nn.Module):
@@ -77,8 +77,11 @@ class _Live(nn.Module):
         self.padding = int(model.config.get("pad_token_id") or 0)
         self.tasks = tuple(tasks)
         torch.manual_seed(seed)
-        heads = [resolve("heads", task.head)(model.width, task.labels, **task.head_options) for task in tasks]
-        self.heads = nn.ModuleList(heads)
+        heads: list[Head] = [
+            resolve("heads", task.head)(model.width, task.labels, **task.head_options) for task in tasks
+        ]
+        self.heads = heads
+        self.trained_heads = nn.ModuleList(heads)
 
     def vectors(self, items: Sequence[Pieces]) -> Tensor:
         """The last piece of every word, [W, D]."""

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import click
 
@@ -50,7 +50,7 @@ def predict(
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
     answers = predictor.predict(documents)
     values = filled(documents, answers, predictor.run.tasks)
-    target: Target = sys.stdout.buffer if output is None else output
+    target: Target = output or cast("IO[bytes]", sys.stdout.buffer)
     if running_text:
         write(target, documents, values, format="columns")
     elif columns and format_of(file, format).name == "columns":
