@@ -79,7 +79,7 @@ def read(
     for block in _blocks(path, shape):
         if not block.words:
             continue
-        by_cell = list(zip(*([known.setdefault(cell, cell) for cell in row] for row in block.cells), strict=True))
+        by_cell = [tuple(map(known.setdefault, column, column)) for column in zip(*block.cells, strict=True)]
         documents.append(
             Document(
                 id=f"{name}:{len(documents) + 1}",

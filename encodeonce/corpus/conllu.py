@@ -5,6 +5,8 @@ never words. Cells stay as they are, "_" included; a FORM may hold any character
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from ..errors import ConfigError, DataError
@@ -100,8 +102,9 @@ def _position(column: int | str) -> int:
 
 def _document(block: Block, ordinal: str, known: dict[str, str], extra: Mapping[str, int]) -> Document:
     """`known` keeps one copy of each distinct cell: a treebank's two million cells are few strings."""
-    rows = [[known.setdefault(cell, cell) for cell in row] for row in block.cells]
-    by_column = list(zip(*rows, strict=True))[1:]
+    by_column = [
+        tuple(map(known.setdefault, column, column)) for column in islice(zip(*block.cells, strict=True), 1, 10)
+    ]
     meta: dict[str, object] = {"lines": block.numbers}
     for line in block.lines[: block.words[0]]:
         if line.startswith("#"):
@@ -167,12 +170,18 @@ def _check_other(mark: str, n_words: int, before: list[tuple[int, str]], place: 
 def _check_heads(block: Block) -> None:
     """HEAD is "_" or the number of a word of the sentence, or 0."""
     n = len(block.words)
+    allowed = _heads(n)
     for row, number in zip(block.cells, block.numbers, strict=True):
-        head = row[6]
-        if head != "_" and not (head.isascii() and head.isdecimal() and int(head) <= n):
+        if row[6] not in allowed:
             raise DataError(
-                f"{block.path}:{number}:7: HEAD {head!r} is not '_' or a number from 0 to {n}, the number of words."
+                f"{block.path}:{number}:7: HEAD {row[6]!r} is not '_' or a number from 0 to {n}, the number of words."
             )
+
+
+@cache
+def _heads(n: int) -> frozenset[str]:
+    """What HEAD may say in a sentence of n words."""
+    return frozenset(["_", *map(str, range(n + 1))])
 
 
 def _replaced(rows: list[str], columns: Mapping[str, list[str]], place: str) -> list[str]:
