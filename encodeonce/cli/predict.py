@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from .options import columns_option, format_option
 
 if TYPE_CHECKING:
+    from io import BufferedIOBase
+
     from ..corpus._files import Target
     from ..tasks import Task
     from ..types import Document
@@ -50,7 +52,7 @@ def predict(
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
     answers = predictor.predict(documents)
     values = filled(documents, answers, predictor.run.tasks)
-    target: Target = output or cast("IO[bytes]", sys.stdout.buffer)
+    target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
     if running_text:
         write(target, documents, values, format="columns")
     elif columns and format_of(file, format).name == "columns":

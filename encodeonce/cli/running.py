@@ -40,7 +40,7 @@ def encoder_of(run: Run, name: str | None = None) -> Pretrained:
     """The encoder a run was trained on, with the run's own settings; no weights are loaded."""
     spec = run.spec
     name = encoder_name(name or spec.encoder)
-    return Pretrained(name, compute=spec.compute, window=spec.window, overlap=spec.overlap)  # type: ignore[arg-type]
+    return Pretrained(name, compute=spec.compute, window=spec.window, overlap=spec.overlap)
 
 
 def _own_store(folder: Path, run: Run) -> Store | None:

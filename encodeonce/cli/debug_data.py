@@ -1,0 +1,81 @@
+"""`encodeonce debug-data`: what is in the files, and what is wrong with them."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import columns_option, format_option, json_option
+
+if TYPE_CHECKING:
+    from ..types import Document
+
+__all__ = ["debug_data"]
+
+NOT_LABELS = frozenset({"form", "lemma", "feats", "head", "deps", "misc"})
+"""Columns that are looked through only when they are named."""
+
+
+@click.command("debug-data")
+@click.argument("files", nargs=-1, metavar="[CONFIG.toml | FILE...]")
+@click.option("--train", multiple=True, help="A file of the training split; repeatable.")
+@click.option("--dev", multiple=True, help="A file of the development split.")
+@click.option("--test", multiple=True, help="A file of the test split.")
+@click.option("--column", "-c", "chosen", multiple=True, help="Only this column; repeatable.  [default: all of labels]")
+@click.option("--encoder", "-e", help="Its tokenizer finds words without pieces and items over its window.")
+@format_option
+@columns_option
+@json_option
+def debug_data(
+    files: tuple[str, ...],
+    train: tuple[str, ...],
+    dev: tuple[str, ...],
+    test: tuple[str, ...],
+    chosen: tuple[str, ...],
+    encoder: str | None,
+    format: str | None,
+    columns: dict[str, int | str] | None,
+    as_json: bool,
+) -> None:
+    """Counts, labels, repeats, overlap between splits, labels that training never has, words without pieces.
+
+    Give a config, or files: each FILE is a split of its own, --train, --dev and --test name theirs.
+    """
+    splits = {name: given for name, given in (("train", train), ("dev", dev), ("test", test)) if given}
+    if len(files) == 1 and files[0].endswith(".toml"):
+        from .config import load
+
+        config = load(Path(files[0]))
+        named = {split: tuple(getattr(config.data, split)) for split in ("train", "dev", "test")}
+        splits = {**{split: given for split, given in named.items() if given}, **splits}
+        format, columns = format or config.data.format, columns or config.data.columns
+        encoder = encoder or config.encoder
+    else:
+        splits |= {_split_name(file, splits): (file,) for file in files}
+    if not splits:
+        raise click.UsageError("Give a config, files, or --train, --dev and --test.")
+    from ..corpus.diagnose import diagnose
+    from .steps import documents_of
+
+    documents = {name: documents_of(given, format, columns) for name, given in splits.items()}
+    pieces = None
+    if encoder is not None:
+        from ..encoders.pretrained import Pretrained
+        from .quickstart import encoder_name
+
+        model = Pretrained(encoder_name(encoder))
+        pieces = {name: model.cut(found) for name, found in documents.items()}
+    found = diagnose(documents, chosen or _label_columns(documents), pieces=pieces)
+    click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found))
+
+
+def _split_name(file: str, taken: dict[str, tuple[str, ...]]) -> str:
+    """A file's name without its endings; the whole path where that is taken."""
+    name = Path(Path(file).name.removesuffix(".gz")).stem
+    return file if name in taken else name
+
+
+def _label_columns(documents: dict[str, list["Document"]]) -> list[str]:
+    columns = [name for found in documents.values() for document in found for name in document.columns]
+    return [name for name in dict.fromkeys(columns) if name not in NOT_LABELS]

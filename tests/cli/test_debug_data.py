@@ -1,0 +1,38 @@
+"""`debug-data`: splits by flag, by file and by config; the tokenizer's findings; JSON."""
+
+import json
+from pathlib import Path
+
+from encodeonce.corpus import read
+
+from .conftest import Run
+
+
+def test_splits_and_overlap(run: Run, corpus: Path) -> None:
+    args = [arg for split in ("train", "dev") for arg in (f"--{split}", corpus / f"{split}.conllu")]
+    found = json.loads(run("debug-data", *args, "--json").stdout)
+    assert {name: split["documents"] for name, split in found["splits"].items()} == {"train": 60, "dev": 12}
+    keys = {document.key for document in read(corpus / "train.conllu")}
+    shared = sum(document.key in keys for document in read(corpus / "dev.conllu"))
+    assert found["overlap"] == {"train/dev": shared}
+    assert set(found["splits"]["train"]["columns"]) == {"upos", "xpos", "deprel"}
+
+
+def test_each_file_is_a_split_and_labels_unseen_in_train_are_named(run: Run, corpus: Path, tmp_path: Path) -> None:
+    text = (corpus / "dev.conllu").read_text().replace("\tNOUN\t", "\tPROPN\t", 1)
+    (tmp_path / "dev.conllu").write_text(text)
+    page = run("debug-data", corpus / "train.conllu", "dev.conllu", "-c", "upos").stdout
+    assert "train: 60 documents" in page
+    assert "PROPN (1, dev.conllu:" in page
+
+
+def test_a_config_brings_its_files_and_its_tokenizer(run: Run, config: Path) -> None:
+    found = json.loads(run("debug-data", config, "--json").stdout)
+    assert list(found["splits"]) == ["train", "dev", "test"]
+    assert found["splits"]["train"]["pieces"] > 0
+    assert found["splits"]["train"]["over_long"] == 0
+
+
+def test_usage_and_failure(run: Run, corpus: Path) -> None:
+    assert "Give a config" in run("debug-data", code=2).stderr
+    assert "has a column or field 'upoz'" in run("debug-data", corpus / "dev.conllu", "-c", "upoz", code=1).stderr
