@@ -1,21 +1,22 @@
 """A training step of the library against a textbook port of the method, a live frozen encoder, and full fine-tuning.
 
-    python benchmarks/step.py [--conllu train.conllu [--column deprel]] [--sentences 512] [--rounds 3] [--out parts.json]
-    python benchmarks/step.py --accuracy --conllu train.conllu --dev dev.conllu [--sentences 4000] [--epochs 4] [--seeds 13 21]
+    python benchmarks/step.py [--conllu train.conllu [--column deprel]] [--sentences 512] [--rounds 3] [--out FILE]
+    python benchmarks/step.py --accuracy --conllu train.conllu --dev dev.conllu [--sentences 4000] [--epochs 4]
 
-Without --conllu the text is the Python manual that every interpreter carries, the labels restore capitals and punctuation.
-The encoder is the packaged MiniLM, the head the same everywhere. Every candidate takes the same sentences in batches of 32;
-the fine-tuning ones, which are slow, every eighth batch. A step is everything from stored states (or piece ids) to the
-updated weights, collation included. Figures are CPU seconds of one thread: candidates take turns within a round, parts are
-medians and minima over rounds, ratios medians of the ratios within a round. Peak memory is what a process of its own reaches
-above what it held before the model was made, while it trains. Prints the parts as JSON, then one ratio: textbook to library.
+Without --conllu the text is the manual that every Python carries, the labels say which mark followed each word. The
+encoder is the packaged MiniLM, the head the same everywhere. Every candidate takes the same sentences in batches of 32;
+those that run the encoder, which are slow, take every eighth batch. A step is all from stored states (or piece ids) to
+the updated weights, reading and collation included. Figures are CPU seconds of one thread: candidates take turns within
+a round, parts are medians and minima over rounds, ratios medians of the ratios within a round. Peak memory is what a
+process of its own reaches, while it trains, above what it held before the model was made. Prints the parts as JSON, then
+one ratio: textbook to library. --accuracy trains the library and the textbook on the same data, rate and schedule and
+prints the difference of their dev accuracies instead.
 """
 
 import argparse
 import json
 import os
 import platform
-import pydoc_data.topics
 import re
 import resource
 import statistics
@@ -33,7 +34,7 @@ import torch
 from torch import nn
 
 from encodeonce.cli.quickstart import quickstart_folder
-from encodeonce.corpus import read
+from encodeonce.corpus import manual, read
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.aggregate import Aggregate, Examples, Variant
 from encodeonce.nn.linear import fastest_compute
@@ -55,20 +56,6 @@ RATIOS = {
     "textbook fine-tuning / adapted": ("finetune", "adapted"),
     "fine-tuning with bf16 and length buckets / adapted": ("finetune_fast", "adapted"),
 }
-
-
-def manual() -> Iterator[Document]:
-    """Sentences of the Python manual, lower-cased and without punctuation, with what each word lost as its label."""
-    paragraphs = "\n\n".join(pydoc_data.topics.topics.values()).split("\n\n")
-    prose = (" ".join(p.split()) for p in paragraphs if not re.search(r"^ {5}|::=|>>>", p, re.M))
-    sentences = (s for p in prose for s in re.split(r"(?<=[.!?]) (?=[A-Z])", p))
-    for number, sentence in enumerate(dict.fromkeys(sentences)):
-        found = re.findall(r"([A-Za-z][A-Za-z0-9]*)([.,;:?!]?)", sentence)
-        if 4 <= len(found) <= 100:
-            case = ["upper" if w.isupper() and len(w) > 1 else "title" if w[0].isupper() else "lower" for w, _ in found]
-            words = tuple(word.lower() for word, _ in found)
-            labels = tuple(kind + mark for kind, (_, mark) in zip(case, found, strict=True))
-            yield Document(str(number), words, columns={"form": labels})
 
 
 class Data:
@@ -245,9 +232,9 @@ def accuracy_of(model: nn.Module, examples: Sequence[textbook.Example]) -> float
     return 100 * right / total
 
 
-def documents_of(options: argparse.Namespace, path: str | None, limit: int | None) -> list[Document]:
+def documents_of(path: str | None, limit: int | None) -> list[Document]:
     """A random choice of the file's sentences, or of the manual's."""
-    documents = list(manual()) if path is None else read(path)
+    documents = manual.task()["train"] if path is None else read(path)
     chosen = np.random.default_rng(0).permutation(len(documents))[:limit]
     return [documents[i] for i in chosen]
 
@@ -276,7 +263,7 @@ def step_report(data: Data, options: argparse.Namespace, arguments: Sequence[str
 
 def accuracy_report(data: Data, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Dev accuracies of both, one a seed, and their means."""
-    dev = Data(documents_of(options, options.dev, None), options.column, folder, data.task)
+    dev = Data(documents_of(options.dev, None), options.column, folder, data.task)
     runs = [accuracies(data, dev, options.epochs, seed, options.learning_rate) for seed in options.seeds]
     means = {name: statistics.fmean(run[name] for run in runs) for name in ("ours", "textbook")}
     return {"seeds": options.seeds, "epochs": options.epochs, "dev_accuracy": runs, "mean": means}
@@ -299,13 +286,13 @@ def main() -> None:
     parser.add_argument("--peak", choices=CANDIDATES, help=argparse.SUPPRESS)
     parser.add_argument("--store", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.column = options.column or ("deprel" if options.conllu else "form")
+    options.column = options.column or ("deprel" if options.conllu else "punct")
     if options.accuracy and not (options.conllu and options.dev):
         parser.error("--accuracy needs --conllu and --dev")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(options.store or Path(scratch) / "store")
-        documents = documents_of(options, options.conllu, options.sentences)
+        documents = documents_of(options.conllu, options.sentences)
         data = Data(documents, options.column, folder)
         if options.peak:
             print(peak_mb(options.peak, data))

@@ -1,6 +1,6 @@
 """The method as a textbook would port it: padded batches, fp32, torch's own modules, random batches, mean loss a batch.
 
-This is what the library is measured against, so it is plain but fair: nothing is done twice, nothing is slow on purpose.
+This is what the library is measured against, so it is plain but fair: nothing is slow on purpose.
 It shares no code with the library. States arrive as one array [L, T, D] a sentence, fp16, as a store would hold them.
 
 Axes: B sentences   L views   N pieces of the longest sentence   D width
