@@ -39,8 +39,6 @@ def resolve(room: str, name: str) -> Any:
             raise ConfigError(f"{name!r} cannot be imported: {problem}. Write it as 'package.module:Class'.") from None
     names = available(room)
     if name not in names:
-        raise ConfigError(
-            f"No {name!r} in encodeonce/{room}. There is: {', '.join(names)}.{nearest(name, names)}"
-        )
+        raise ConfigError(f"No {name!r} in encodeonce/{room}. There is: {', '.join(names)}.{nearest(name, names)}")
     module = importlib.import_module(f"encodeonce.{room.replace('/', '.')}.{name}")
     return getattr(module, module.__all__[0])

@@ -1,6 +1,6 @@
 """The nouns: small frozen values that cross the walls between rooms. Nothing here imports torch.
 
-Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch   P rows of a packed batch   R chosen rows
+Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch
 """
 
 import hashlib
@@ -22,7 +22,7 @@ DTYPES = ("fp32", "fp16", "bf16", "int8")
 """Storage types a store knows."""
 
 Edit = Callable[[int, str, "Tensor", "Tensor"], "Tensor"]
-"""`edit(block, slot, x, y) -> y`: called at a named slot inside a block with its input and output; may replace the output."""
+"""`edit(block, slot, x, y) -> y`: called at a named slot inside a block with input x and output y; may replace y."""
 
 
 def item_key(words: Sequence[str], text: str = "") -> str:
@@ -66,8 +66,8 @@ class Document:
 class Pieces:
     """A document cut by a tokenizer, special pieces included, windows already planned.
 
-    `ids` int32 [T] and `word` int32 [T] describe the whole item (−1 marks a special piece; every word has at least one
-    piece). `windows` are `(start, stop, keep_start, keep_stop)` over the T rows: the model sees rows start:stop (with the
+    `ids` int32 [T] and `word` int32 [T] describe the whole item (−1 marks a special piece; every word has at least
+    one piece). `windows` are `(start, stop, keep_start, keep_stop)` over the T rows: the model sees rows start:stop (with the
     special pieces around them), and its vectors for rows keep_start:keep_stop are kept. A short item has one window.
     """
 
@@ -84,7 +84,7 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What a store keeps of one item: `states` [L, T, D], and for each of the T rows the word it belongs to (−1: none)."""
+    """What a store keeps of one item: `states` [L, T, D], and for each of the T rows its word (−1: none)."""
 
     key: str
     states: np.ndarray
