@@ -66,8 +66,8 @@ class Document:
 class Pieces:
     """A document cut by a tokenizer, special pieces included, windows already planned.
 
-    `ids` int32 [T] and `word` int32 [T] describe the whole item; word −1 marks a special piece, and every word has at
-    least one piece. `windows` are `(start, stop, keep_start, keep_stop)` over the T rows: the model sees rows start:stop
+    `ids` int32 [T] and `word` int32 [T] describe the whole item; word −1 marks a special piece; every word has at least
+    one piece. `windows` are `(start, stop, keep_start, keep_stop)` over the T rows: the model sees rows start:stop,
     with the special pieces around them, and its vectors for rows keep_start:keep_stop are kept. A short item has one.
     """
 
