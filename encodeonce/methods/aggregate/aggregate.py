@@ -29,8 +29,12 @@ __all__ = ["Aggregate", "Part"]
 
 log = logging.getLogger("encodeonce")
 
-POOL = 64
-"""Batches in a bucketing pool: items are sorted by length among POOL x size neighbours of the shuffled order."""
+POOL = 4
+"""Batches in a bucketing pool: items are sorted by length among POOL x size neighbours of the shuffled order.
+
+Enough to keep padding low where tensors are padded (no compiled kernel), and little enough that the longest batch,
+which sets the peak memory, stays within about twice the mean one.
+"""
 
 
 class Part(nn.Module):
