@@ -238,5 +238,5 @@ def test_what_a_predictor_cannot_answer(make_corpus: Corpus) -> None:
         Predictor(run, store=Partial(memory, {documents[0].key})).predict(documents)
     with pytest.raises(DataError, match=r"running text: cut it into words first"):
         Predictor(run, encoder=LiveTiny(memory)).predict([Document("t", text="running text")])
-    with pytest.raises(RunError, match="the store .* dtype: 'fp32' here, 'int8' there"):
+    with pytest.raises(RunError, match=r"the store .* dtype: 'fp32' here, 'int8' there"):
         Predictor(run, store=Partial(memory, set(), dtype="int8"))
