@@ -1,0 +1,149 @@
+"""Writes docs/results.md from the rows of this experiment and from benchmarks/results/: nothing on that page is typed.
+
+python experiments/layer_adapters/page.py
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from encodeonce.metrics.significance import welch
+from encodeonce.report.results import ResultsRow, latest, read_rows
+from encodeonce.report.table import Score, comparison, markdown, scores
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+ORDER = (("frozen", "linear"), ("linear", "adapted"), ("linear", "agg"), ("agg", "adapted"), ("fusion", "linear"))
+SETS = (
+    ("ewt", "UD English-EWT (v2.16), test", "paper-ud.json"),
+    ("ncbi", "NCBI-disease named entities, test", None),
+)
+CURVE = (("1 %", "ewt-0.01"), ("10 %", "ewt-0.1"), ("100 %", "ewt"))
+"""Part of the training sentences, and the folder of its rows."""
+
+
+def rows_of(folder: str) -> list[ResultsRow]:
+    """The rows of one comparison; none where it has not been run."""
+    return latest(read_rows(HERE / folder / "results.jsonl"))
+
+
+def made(rows: Sequence[ResultsRow]) -> str:
+    """Where, when and by which command these rows were made."""
+    machines = ", ".join(dict.fromkeys(row.machine or "unknown" for row in rows))
+    commits = ", ".join(dict.fromkeys(row.commit or "unknown" for row in rows))
+    seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in rows if row.seed is not None}))
+    first, last = min(row.started or "" for row in rows), max(row.started or "" for row in rows)
+    threads = ", ".join(str(n) for n in dict.fromkeys(row.threads for row in rows))
+    commands = "\n".join(f"    {command}" for command in dict.fromkeys(row.command or "" for row in rows) if command)
+    return (
+        f"Seeds {seeds}; {machines}, {threads} thread(s), torch {rows[0].torch}; commit {commits}; "
+        f"{first} to {last}.\n\n{commands}"
+    )
+
+
+def steps(table: Mapping[str, Mapping[str, Score]]) -> str:
+    """Differences of neighbouring methods with Welch's p."""
+    lines = []
+    for task, by in table.items():
+        for low, high in ORDER:
+            if low in by and high in by:
+                p = welch(by[low].values, by[high].values)["p"]
+                gain = by[high].mean - by[low].mean
+                lines.append([task, f"{high} − {low}", f"{gain:+.2f}", "" if p is None else f"{p:.2g}"])
+    return markdown(["task", "step", "difference", "p (Welch)"], lines)
+
+
+def section(folder: str, title: str, paper: str | None) -> list[str]:
+    """One data set: table, steps, how it was made."""
+    rows = rows_of(folder)
+    if not rows:
+        return []
+    beside = json.loads((HERE / paper).read_text(encoding="utf-8")) if paper else None
+    header, lines = comparison(rows, paper=beside)
+    context = (
+        "The paper's columns are BERT-large-cased on UD v2.3: context, not a like-for-like comparison." if paper else ""
+    )
+    picture = f"```{{image}} ../experiments/layer_adapters/{folder}/improvement.png\n```"
+    parts = [f"## {title}", markdown(header, lines), context, steps(scores(rows)), made(rows)]
+    return [part for part in [*parts, picture if (HERE / folder / "improvement.png").exists() else ""] if part]
+
+
+def curve() -> list[str]:
+    """Scores by part of the training set."""
+    found = [(name, scores(rows_of(folder))) for name, folder in CURVE if rows_of(folder)]
+    if len(found) < 2:
+        return []
+    parts = ["## Learning curve, UD English-EWT, test accuracy"]
+    for task in found[-1][1]:
+        methods = list(found[-1][1][task])
+        lines = [
+            [name, *(str(table[task][m]) if task in table and m in table[task] else "" for m in methods)]
+            for name, table in (
+                (n, {t: {k.partition(" (")[0]: v for k, v in by.items()} for t, by in table.items()})
+                for n, table in found
+            )
+        ]
+        parts += [f"### {task}", markdown(["training sentences", *methods], lines)]
+    return [*parts, *(made(rows_of(folder)) for _, folder in CURVE[:-1] if rows_of(folder))]
+
+
+def int8() -> list[str]:
+    """fp16 against int8 storage, same methods and seeds."""
+    rows, base = rows_of("ewt-int8"), rows_of("ewt")
+    if not rows or not base:
+        return []
+    small, large = scores(rows), scores(base)
+    lines = []
+    for task, by in small.items():
+        for method, score in by.items():
+            plain = method.partition(" (")[0]
+            other = large[task].get(plain)
+            if other:
+                p = welch(score.values, other.values)["p"]
+                lines.append(
+                    [
+                        task,
+                        plain,
+                        str(other),
+                        str(score),
+                        f"{score.mean - other.mean:+.2f}",
+                        "" if p is None else f"{p:.2g}",
+                    ]
+                )
+    sizes = {row.variant: row.store_mb for row in rows}
+    ratio = (max(v for v in sizes.values() if v) or 0) / max(row.store_mb or 0 for row in base)
+    head = ["task", "method", "fp16", "int8", "difference", "p (Welch)"]
+    return [
+        "## int8 against fp16 storage",
+        markdown(head, lines),
+        f"Bytes on disk, int8 to fp16: {ratio:.3f}.",
+        made(rows),
+    ]
+
+
+def speed() -> list[str]:
+    """The parts and ratios that the benchmarks wrote."""
+    files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+    parts = ["## Speed"] if files else []
+    for path in files:
+        parts += [f"### {path.stem}", "```json\n" + path.read_text(encoding="utf-8").strip() + "\n```"]
+    return parts
+
+
+def main() -> None:
+    """Write the page."""
+    parts = [
+        "# Results",
+        "Written by `experiments/layer_adapters/page.py` from `experiments/layer_adapters/*/results.jsonl` and "
+        "`benchmarks/results/*.json`; nothing here is typed by hand. `experiments/layer_adapters/run` makes the rows. "
+        "Encoder everywhere: all-MiniLM-L6-v2, 6 blocks, width 384, a sentence encoder whose last layer is poor for "
+        "single words; frozen methods over it look worse, and mixing layers better, than with a masked language model.",
+    ]
+    for folder, title, paper in SETS:
+        parts += section(folder, title, paper)
+    parts += [*curve(), *int8(), *speed()]
+    (ROOT / "docs" / "results.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
