@@ -6,11 +6,11 @@
 Without --conllu the text is the manual that every Python carries, the labels say which mark followed each word. The
 encoder is the packaged MiniLM, the head the same everywhere. Every candidate takes the same sentences in batches of 32;
 those that run the encoder, which are slow, take every eighth batch. A step is all from stored states (or piece ids) to
-the updated weights, reading and collation included. Figures are CPU seconds of one thread: candidates take turns within
-a round, parts are medians and minima over rounds, ratios medians of the ratios within a round. Peak memory is what a
-process of its own reaches, while it trains, above what it held before the model was made. Prints the parts as JSON, then
-one ratio: textbook to library. --accuracy trains the library and the textbook on the same data, rate and schedule and
-prints the difference of their dev accuracies instead.
+the updated weights, reading and collation included. Figures are CPU seconds of one thread: candidates take turns
+within a round, parts are medians and minima over rounds, ratios medians of the ratios within a round. Peak memory is what
+a process of its own reaches, while it trains, above what it held before the model was made. Prints the parts as JSON,
+then one ratio: textbook to library. --accuracy trains the library and the textbook on the same data, rate and schedule
+and prints the difference of their dev accuracies instead.
 """
 
 import argparse
@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -172,30 +171,45 @@ def timed(data: Data, rounds: int) -> dict[str, list[float]]:
     return seconds
 
 
-def peak_mb(name: str, data: Data) -> float:
-    """MB this process reaches above what it holds now, while the candidate is made and trained for an epoch."""
+def ready(name: str) -> None:
+    """Load what the candidate's libraries load at first use, so that code does not count as memory of training."""
+    if name in LIVE:
+        import transformers.models.bert.modeling_bert  # noqa: F401
+    layer = nn.Linear(8, 8)
+    layer(torch.ones(1, 8)).sum().backward()
+    torch.optim.Adam(layer.parameters()).step()
+
+
+def peak_mb(name: str, data: Data) -> dict[str, float]:
+    """MB this process reaches above what it holds now, while the candidate is made and trained for an epoch.
+
+    "mapped" is the part that is pages of files (the store is mapped, not loaded), which the system takes back when it
+    needs them; "own" is the rest.
+    """
+    ready(name)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of getting ready
-    base = peak_kb()
+    base = status_mb("VmHWM"), status_mb("RssFile")
     run = candidate(name, data)
     for step in run.epoch(np.random.default_rng(0)):
         step()
-    return (peak_kb() - base) / 1024
+    total, mapped = status_mb("VmHWM") - base[0], status_mb("RssFile") - base[1]
+    return {"own": total - mapped, "mapped": mapped}
 
 
-def peak_kb() -> int:
-    """The peak since it was last forgotten."""
-    status = Path("/proc/self/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+)", status)
-    return int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def status_mb(field: str) -> float:
+    """A field of /proc/self/status."""
+    found = re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert found is not None, "peak memory is read from /proc: it needs Linux, or --no-memory"
+    return int(found[1]) / 1024
 
 
-def memory(arguments: Sequence[str], folder: Path) -> dict[str, float]:
+def memory(arguments: Sequence[str], folder: Path) -> dict[str, dict[str, float]]:
     """Peak MB of training, each candidate in a process of its own."""
     peaks = {}
     for name in ("adapted", "textbook_adapted", "finetune", "finetune_fast"):
         command = [sys.executable, __file__, *arguments, "--peak", name, "--store", str(folder)]
         answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        peaks[name] = float(answer.splitlines()[-1])
+        peaks[name] = json.loads(answer.splitlines()[-1])
     return peaks
 
 
@@ -248,7 +262,9 @@ def step_report(data: Data, options: argparse.Namespace, arguments: Sequence[str
     }
     peaks = {} if options.no_memory else memory(arguments, folder)
     for name in ("finetune", "finetune_fast") if peaks else ():
-        ratios[f"peak memory adapted / {name}"] = peaks["adapted"] / peaks[name]
+        for part in (("own",), ("own", "mapped")):
+            over, under = (sum(peaks[n][p] for p in part) for n in ("adapted", name))
+            ratios[f"peak memory ({' + '.join(part)}) adapted / {name}"] = over / under
     return {
         "ms_per_step_median": {name: 1e3 * statistics.median(values) for name, values in seconds.items()},
         "ms_per_step_min": {name: 1e3 * min(values) for name, values in seconds.items()},
@@ -295,7 +311,7 @@ def main() -> None:
         documents = documents_of(options.conllu, options.sentences)
         data = Data(documents, options.column, folder)
         if options.peak:
-            print(peak_mb(options.peak, data))
+            print(json.dumps(peak_mb(options.peak, data)))
             return
         arguments = [argument for argument in sys.argv[1:] if argument != "--accuracy"]
         parts = step_report(data, options, arguments, folder) if not options.accuracy else {}
