@@ -33,7 +33,7 @@ def test_resolved_config_written_and_read_is_the_same(tmp_path: Path) -> None:
         "encoder": 'a "quoted" \\ name\twith tab',
         "layers": [0, 3],
         "tasks": ["upos", "feats:Number"],
-        "data": {"train": ["/x.conllu"], "columns": {"form": 0, "tag": 3}},
+        "data": {"train": [str(tmp_path / "x.conllu")], "columns": {"form": 0, "tag": 3}},
         "task": {"feats:Number": {"piece": "first"}},
         "adapter": {"key_width": 64, "pre_norm_layers": True},
         "train": {"learning_rate": 1e-5},
