@@ -42,7 +42,7 @@ def test_train_saves_a_run_and_says_what_it_did(trained: Path, tiny: Path) -> No
     assert [task.name for task in run.tasks] == ["upos", "deprel"]
     assert run.training["best"] == said["best"]
     assert run.data == {"train": "train.conllu", "dev": "dev.conllu", "test": "test.conllu"}
-    assert run.command.startswith("encodeonce ")
+    assert run.command.startswith("encodeonce")
     resolved = load(trained / "run" / "config.toml")
     assert (Path(resolved.store).resolve(), resolved.train.num_train_epochs) == ((trained / "states").resolve(), 6)
     assert Path(resolved.encoder).resolve() == tiny.resolve()
