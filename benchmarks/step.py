@@ -9,8 +9,8 @@ those that run the encoder, which are slow, take every eighth batch. A step is a
 the updated weights, reading and collation included. Figures are CPU seconds of one thread: candidates take turns
 within a round, parts are medians and minima over rounds, ratios medians of the ratios within a round. Peak memory is
 what a process of its own reaches, while it trains, above what it held before the model was made. Prints the parts as
-JSON, then one ratio: textbook to library. --accuracy trains the library and the textbook on the same data, rate and schedule
-and prints the difference of their dev accuracies instead.
+JSON, then one ratio: textbook to library. --accuracy trains the library and the textbook on the same data and
+schedule and prints the difference of their dev accuracies instead.
 """
 
 import argparse
