@@ -7,7 +7,7 @@ Axes: B items of a batch   T pieces, padding included   D width   W words of all
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,25 +43,31 @@ def finetune(
     train: Sequence[Document],
     scored: Sequence[Document],
     settings: Settings,
+    head_rate: float,
 ) -> FineTuned:
-    """Train encoder and heads on `train`, answer for `scored`. Raises ConfigError for items longer than the window."""
+    """Train encoder and heads on `train`, answer for `scored`. The settings' learning rate is the encoder's; the heads,
+    which start from nothing, have their own (spec A-14). Raises ConfigError for items longer than the window."""
     live = _Live(model, tasks, settings.seed)
     generator = np.random.default_rng(settings.seed)
     torch.manual_seed(settings.seed)
     gold = {task.name: [task.ids(labels) for labels in task.gold(train)] for task in tasks}
     steps = total_steps(len(train), settings)
-    optimiser, schedule = one_cycle([list(live.parameters())], steps, settings)
+    steppers = [
+        one_cycle([list(live.encoder.parameters())], steps, settings),
+        one_cycle([list(live.trained_heads.parameters())], steps, replace(settings, learning_rate=head_rate)),
+    ]
     pieces = _cut(model, train)
     began = time.perf_counter()
     live.train()
     for _ in range(settings.num_train_epochs):
         for chosen in _batches(generator.permutation(len(train)), settings.per_device_train_batch_size):
-            optimiser.zero_grad(set_to_none=True)
+            live.zero_grad(set_to_none=True)
             live.loss(
                 [pieces[i] for i in chosen], {name: [ids[i] for i in chosen] for name, ids in gold.items()}
             ).backward()
-            optimiser.step()
-            schedule.step()
+            for optimiser, schedule in steppers:
+                optimiser.step()
+                schedule.step()
     seconds = time.perf_counter() - began
     predicted = live.answers(_cut(model, scored), settings.per_device_eval_batch_size)
     parameters = sum(parameter.numel() for parameter in live.parameters())
