@@ -8,13 +8,9 @@ Axes: M rows   I inputs   O outputs   B items   H heads   T queries   S keys   D
 
 import ctypes
 import functools
-import hashlib
 import os
 import platform
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,10 +19,12 @@ import torch
 from jaxtyping import BFloat16, Float
 from torch import Tensor
 
+from .compiled import library, processor_flags
+
 __all__ = ["attention", "gelu", "kernel", "laid_out", "norm", "product"]
 
 SOURCE = Path(__file__).with_name("frozen_kernel.c")
-FLAGS = ("-O3", "-shared", "-fPIC")
+FLAGS = ("-O3",)
 TILE = 32
 """Inputs in a tile, and outputs in a block of two tiles: weights are filled up with zeros to multiples of it."""
 ROWS_A_THREAD = 64
@@ -39,63 +37,19 @@ def kernel() -> ctypes.CDLL | str:
     """The loaded library, or why there is none."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return f"the kernel needs Linux on x86-64, this is {sys.platform} on {platform.machine()}"
-    if "amx_bf16" not in _processor_flags():
+    if "amx_bf16" not in processor_flags().split():
         return "this processor has no AMX bfloat16 unit"
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if not compiler:
-        return "there is no C compiler (cc, gcc or clang)"
-    try:
-        library = ctypes.CDLL(str(_built(compiler)))
-    except subprocess.SubprocessError as problem:
-        said = getattr(problem, "stderr", "") or str(problem)
-        return f"{compiler} cannot build the kernel: {said.strip().splitlines()[0]}"
-    except OSError as problem:
-        return f"the kernel cannot be built or loaded: {problem}"
+    found = library(SOURCE, FLAGS)
+    if isinstance(found, str):
+        return found
     whole, long, real, address = ctypes.c_int, ctypes.c_long, ctypes.c_float, ctypes.c_void_p
-    library.frozen_product.argtypes = [*(address,) * 4, *(long,) * 3, whole, whole]
-    library.frozen_attention.argtypes = [*(address,) * 5, long, address, address, real]
-    library.frozen_gelu.argtypes = [address, address, long]
-    library.frozen_norm.argtypes = [*(address,) * 3, real, address, long, long]
-    library.frozen_gelu.restype = library.frozen_norm.restype = None
+    found.frozen_product.argtypes = [*(address,) * 4, *(long,) * 3, whole, whole]
+    found.frozen_attention.argtypes = [*(address,) * 5, long, address, address, real]
+    found.frozen_gelu.argtypes = [address, address, long]
+    found.frozen_norm.argtypes = [*(address,) * 3, real, address, long, long]
+    found.frozen_gelu.restype = found.frozen_norm.restype = None
     refused = {1: "this processor has no AMX bfloat16 unit", 2: "the operating system does not allow AMX"}
-    return refused.get(library.frozen_ready(), library)
-
-
-def _processor_flags() -> frozenset[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
-
-
-def _built(compiler: str) -> Path:
-    """The shared library, compiled where no earlier process has left it."""
-    source = SOURCE.read_bytes()
-    digest = hashlib.sha256(b"\0".join([source, compiler.encode(), *(flag.encode() for flag in FLAGS)])).hexdigest()
-    folder = _private_folder()
-    path = folder / f"frozen-{digest[:20]}.so"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            fresh = Path(scratch) / path.name
-            command = [*compiler.split(), *FLAGS, "-o", str(fresh), str(SOURCE)]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-            os.replace(fresh, path)
-    return path
-
-
-def _private_folder() -> Path:
-    """The user's cache folder where only the user can write to it, else a fresh temporary one: its files are run."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(base) / "encodeonce"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        if found.st_uid == os.getuid() and not found.st_mode & 0o022 and os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="encodeonce-"))
+    return refused.get(found.frozen_ready(), found)
 
 
 def laid_out(weight: Float[Tensor, "O I"], parts: int) -> BFloat16[Tensor, "groups blocks parts 16 16 2"]:

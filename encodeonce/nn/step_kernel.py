@@ -8,25 +8,22 @@ Axes: see `step_kernel.c`
 
 import ctypes
 import functools
-import hashlib
 import logging
-import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .compiled import library
+
 __all__ = ["call", "usable"]
 
 log = logging.getLogger("encodeonce")
 
 SOURCE = Path(__file__).with_name("step_kernel.c")
-FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 WIDE = "-mprefer-vector-width=512"
 LANES = 16
 VOID = (
@@ -56,9 +53,9 @@ def usable(*tensors: Tensor) -> bool:
 
 def call(name: str, *arguments: Tensor | int | float | None) -> None:
     """Run one function of the library; tensors go as addresses, None as 0. MemoryError where it finds no memory."""
-    library = _library()
-    assert library is not None
-    if getattr(library, name)(*map(_passed, arguments)):
+    loaded = _library()
+    assert loaded is not None
+    if getattr(loaded, name)(*map(_passed, arguments)):
         raise MemoryError(f"no memory for the working space of {name}")
 
 
@@ -73,53 +70,10 @@ def _passed(argument: Tensor | int | float | None) -> Any:
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     """The loaded library, or None after a line in the log that says why."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if not compiler or os.name != "posix":
-        log.info("training steps run without the compiled kernel: no C compiler (cc, gcc or clang) was found")
-        return None
-    wide = (WIDE,) if platform.machine() == "x86_64" else ()
-    try:
-        library = ctypes.CDLL(str(_built(compiler.split(), (*FLAGS, *wide))))
-    except (OSError, subprocess.SubprocessError) as problem:
-        log.info("training steps run without the compiled kernel: %s", problem)
+    found = library(SOURCE, (*FLAGS, WIDE) if platform.machine() == "x86_64" else FLAGS)
+    if isinstance(found, str):
+        log.info("training steps run without the compiled kernel: %s", found)
         return None
     for name in VOID:
-        getattr(library, name).restype = None
-    return library
-
-
-def _built(compiler: list[str], flags: tuple[str, ...]) -> Path:
-    """The shared library, compiled where no earlier process has left it."""
-    made_of = [SOURCE.read_bytes(), *(word.encode() for word in (*compiler, *flags)), _processor()]
-    folder = _private_folder()
-    path = folder / f"step-{hashlib.sha256(b'|'.join(made_of)).hexdigest()[:20]}.so"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            fresh = Path(scratch) / path.name
-            command = [*compiler, *flags, "-o", str(fresh), str(SOURCE), "-lm"]
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
-            os.replace(fresh, path)
-    return path
-
-
-def _processor() -> bytes:
-    """What `-march=native` depends on: a cache folder may be shared by machines that differ."""
-    try:
-        lines = Path("/proc/cpuinfo").read_bytes().splitlines()
-    except OSError:
-        return platform.processor().encode()
-    return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")
-
-
-def _private_folder() -> Path:
-    """A cache folder that nobody else can write to, for a library is code; a temporary one where there is none."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "encodeonce"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        if status.st_uid == os.getuid() and not status.st_mode & 0o022 and os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="encodeonce-"))
+        getattr(found, name).restype = None
+    return found

@@ -1,79 +1,18 @@
 """Named entities as spans of tagged words (A7: a word is its first piece; A16: lenient micro F1, strict beside it)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from ..types import Document
-from . import Task
-from ._labels import check_piece, ids_of, inventory
-from ._span_column import SpanColumn
+from ._span_task import SpanTask
 
 __all__ = ["NER"]
 
 
 @dataclass(frozen=True)
-class NER(Task):
-    """`column` holds chunk tags (B-X, I-X, O, ...), written in the scheme `source`; `learn` finds it where it is empty.
+class NER(SpanTask):
+    """See `SpanTask` for the settings."""
 
-    `scheme` is what is trained and predicted; `constrained` forbids predictions that break it.
-    """
-
-    column: str = "tag"
     piece: str = "first"
-    scheme: str = "IOB2"
-    source: str = ""
-    constrained: bool = False
-    labels: tuple[str, ...] = ()
-    detected: bool = False
 
-    head: ClassVar[str] = "span_tagger"
-    metric: ClassVar[str] = "f1_lenient"
-
-    def __post_init__(self) -> None:
-        check_piece(self.piece)
-        _ = self._tags  # refuses a scheme that does not exist
-
-    @property
-    def name(self) -> str:
-        """As in settings."""
-        return "ner"
-
-    @property
-    def head_options(self) -> dict[str, Any]:
-        """Whether decoding is constrained."""
-        return {"constrained": self.constrained}
-
-    def learn(self, documents: Sequence[Document]) -> "NER":
-        """With the scheme and the sorted tags of these documents."""
-        source = self.source or self._tags.detected(documents)
-        learned = replace(self, source=source, detected=self.detected or not self.source, labels=())
-        return replace(learned, labels=inventory(learned.gold(documents), self.name))
-
-    def gold(self, documents: Sequence[Document]) -> list[tuple[str, ...]]:
-        """Tags in `scheme`."""
-        return self._tags.gold(documents)
-
-    def ids(self, gold: tuple[str, ...]) -> np.ndarray:
-        """Int64 [W]; IGNORE for an unseen tag."""
-        return ids_of(gold, self._ids)
-
-    def score(self, gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]]) -> dict[str, float | None]:
-        """precision, recall and f1, each _lenient and _strict; macro_f1_lenient; n, the gold spans."""
-        return self._tags.score(gold, predicted)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        fields = ("column", "piece", "scheme", "source", "constrained", "detected")
-        return {"kind": "ner", **{name: getattr(self, name) for name in fields}, "labels": list(self.labels)}
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {label: i for i, label in enumerate(self.labels)}
-
-    @cached_property
-    def _tags(self) -> SpanColumn:
-        return SpanColumn(self.name, self.column, self.source, self.scheme, named=not self.detected)
+    kind: ClassVar[str] = "ner"
+    called: ClassVar[str] = "ner"
