@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-__all__ = ["library", "processor_flags"]
+__all__ = ["library", "private_folder", "processor_flags"]
 
 SECONDS = 120
 """What a compiler may take."""
@@ -45,7 +45,7 @@ def library(source: Path, flags: tuple[str, ...]) -> ctypes.CDLL | str:
 def _built(source: Path, compiler: list[str], flags: tuple[str, ...]) -> Path:
     # the processor is part of the name: machines that differ may share a cache folder, and flags may say "native"
     made_of = [source.read_bytes(), *(word.encode() for word in (*compiler, *flags, processor_flags()))]
-    folder = _private_folder()
+    folder = private_folder()
     path = folder / f"{source.stem}-{hashlib.sha256(bytes(1).join(made_of)).hexdigest()[:20]}.so"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -56,7 +56,7 @@ def _built(source: Path, compiler: list[str], flags: tuple[str, ...]) -> Path:
     return path
 
 
-def _private_folder() -> Path:
+def private_folder() -> Path:
     """The user's cache folder where only the user can write to it, else a fresh temporary one: its files are run."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(base) / "encodeonce"

@@ -1,15 +1,18 @@
 """A linear map whose weight never changes, multiplied by whatever is fastest on this machine.
 
 Which library is fast depends on the processor: on AMD oneDNN doubles torch's fp32, on Intel with AMX three bfloat16
-products do, on others nothing beats plain torch. So candidates are measured once a process, never looked up by name.
+products do, on others nothing beats plain torch. So candidates are measured, once a machine, never looked up by name.
 
 Axes: ... any leading axes   M rows   I inputs   O outputs
 """
 
 import functools
+import hashlib
 import logging
 import os
 import time
+from collections.abc import Collection
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,6 +22,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigError
 from ..resolve import nearest
+from .compiled import private_folder, processor_flags
 from .frozen_backends import Backend, Bf16, Bf16Mkl, Bf16OneDnn, Bf16x3, Bf16x3Mkl, OneDnn, Plain
 from .frozen_gelu import FrozenGelu
 from .frozen_norm import FrozenNorm
@@ -97,10 +101,12 @@ def backends(compute: str) -> dict[str, Backend]:
 
 
 def choose(compute: str = "fp32") -> Backend:
-    """The fastest back end that is exact enough here, measured once a process (a tenth of a second or two).
+    """The fastest back end that is exact enough here, measured once a machine (a tenth of a second or two).
 
-    The environment variable ENCODEONCE_MATMUL names one instead, for equal bits in every run; one that cannot run here
-    gives way to plain, with a warning. Raises ConfigError for an unknown `compute` or name.
+    Two back ends agree to their tolerance, not to the bit, and a resumed pass must end in the bytes of an undisturbed
+    one: so the choice is kept in the user's cache folder, for this processor and torch, and later processes follow it.
+    The environment variable ENCODEONCE_MATMUL names one instead; one that cannot run here gives way to plain, with a
+    warning. Raises ConfigError for an unknown `compute` or name.
     """
     return _chosen(compute, os.environ.get(VARIABLE, ""))
 
@@ -127,7 +133,39 @@ def _chosen(compute: str, wanted: str) -> Backend:
             log.info("back end %s left out: %s", backend.name, reason)
         else:
             usable.append(backend)
-    return _fastest(usable)
+    file, by_name = _memory(compute, usable), {backend.name: backend for backend in usable}
+    kept = _read(file)
+    if kept not in by_name:
+        kept = _keep(file, _fastest(usable).name, by_name)
+    return by_name[kept]
+
+
+def _memory(compute: str, usable: list[Backend]) -> Path:
+    """The file that keeps the choice for these candidates on this processor."""
+    made_of = "|".join([processor_flags(), torch.__version__, compute, *(backend.name for backend in usable)])
+    return private_folder() / f"products-{hashlib.sha256(made_of.encode()).hexdigest()[:20]}.txt"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _keep(file: Path, name: str, allowed: Collection[str]) -> str:
+    """Write the choice down and give it back; of two processes that choose at once both follow the first."""
+    try:
+        with open(file, "x", encoding="ascii") as new:
+            new.write(name + "\n")
+    except FileExistsError:
+        other = _read(file)
+        if other in allowed:
+            return other
+        file.write_text(name + "\n", encoding="ascii")
+    except OSError as problem:
+        log.debug("the choice of products is not kept: %s", problem)
+    return name
 
 
 def _refusal(backend: Backend) -> str:

@@ -47,8 +47,8 @@ def test_without_a_compiler_the_reason_is_given(source: Path, monkeypatch: pytes
 
 def test_the_library_is_kept_only_where_nobody_else_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled._private_folder() == tmp_path / "encodeonce"
+    assert compiled.private_folder() == tmp_path / "encodeonce"
     os.chmod(tmp_path / "encodeonce", 0o777)
-    elsewhere = compiled._private_folder()
+    elsewhere = compiled.private_folder()
     assert elsewhere != tmp_path / "encodeonce"
     elsewhere.rmdir()

@@ -21,7 +21,10 @@ SHAPES = [(1, 1, 1), (1, 5, 7), (33, 70, 45), (300, 384, 64), (65, 31, 129), (7,
 
 @pytest.fixture(autouse=True)
 def _fresh_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No choice from an earlier test or process."""
     monkeypatch.delenv("ENCODEONCE_MATMUL", raising=False)
+    monkeypatch.setattr(frozen_linear, "_read", lambda file: "")
+    monkeypatch.setattr(frozen_linear, "_keep", lambda file, name, allowed: name)
     frozen_linear._chosen.cache_clear()
 
 
