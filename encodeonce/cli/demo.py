@@ -29,15 +29,16 @@ __all__ = ["demo"]
 @click.option(
     "--slice-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Passes of fine-tuning over them."
 )
-def demo(folder: Path, encoder: str, sentences: int, epochs: int, part: int, slice_epochs: int) -> None:
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of the arithmetic.")
+def demo(folder: Path, encoder: str, sentences: int, epochs: int, part: int, slice_epochs: int, threads: int) -> None:
     """Restore capitals and punctuation: one encoding pass, four small methods, and fine-tuning beside them.
 
     The text is Python's own manual, lower-cased and stripped of punctuation; the labels are what was taken out. It
-    takes two or three minutes on two cores. A second time, everything is in the store and no sentence is encoded.
+    takes two or three minutes. A second time, everything is in the store and no sentence is encoded.
     """
     from .quickstart import encoder_name
 
     place = encoder_name(encoder)
     from .demonstration import Plan, demonstrate
 
-    click.echo(demonstrate(Plan(encoder, place, folder, sentences, epochs, part, slice_epochs)))
+    click.echo(demonstrate(Plan(encoder, place, folder, sentences, epochs, part, slice_epochs, threads)))

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from ..corpus import manual
 from ..encoders.pretrained import Pretrained
 from ..errors import MissingExtra
@@ -50,6 +52,7 @@ class Plan:
     epochs: int
     part: int
     part_epochs: int
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,16 @@ class Line:
 
 
 def demonstrate(plan: Plan) -> str:
-    """All of it; returns what is printed at the end."""
+    """All of it, on the plan's threads; returns what is printed at the end."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(plan.threads)
+    try:
+        return _demonstrate(plan)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _demonstrate(plan: Plan) -> str:
     began = time.perf_counter()
     splits = manual.task(plan.sentences)
     words = sum(len(document.words) for documents in splits.values() for document in documents)
@@ -120,8 +132,8 @@ def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> tuple[Mate
 def _line(name: str, done: Trained, size: int = 32) -> Line:
     answers = done.evaluations["test"].predictions
     predicted = {task.name: [answer[task.name] for answer in answers] for task in done.tasks}
-    ms = 1000 * done.fit.seconds_per_batch * 32 / size
-    return Line(name, predicted, ms, done.fit.seconds, done.fit.parameters["total"])
+    ms, seconds = 1000 * done.fit.seconds_per_batch * 32 / size, done.fit.steps * done.fit.seconds_per_batch
+    return Line(name, predicted, ms, seconds, done.fit.parameters["total"])
 
 
 def _on_a_slice(plan: Plan, material: Material, model: Pretrained) -> list[Line]:
@@ -177,7 +189,8 @@ def _costs(plan: Plan, material: Material, lines: Sequence[Line], seconds: float
             f"({PART_BATCH} on the slice, whose time is given for 32). trainable: both tasks together.",
             f"Store: {nbytes / 1e6:.1f} MB, {encoded.report.hits:,} of {distinct:,} sentences were there, "
             f"{encoded.report.written:,} encoded in {encoded.seconds:.1f} s{loaded}.",
-            f"32 sentences take Adapted {adapted.ms:.1f} ms and fine-tuning (fp32, padded) {tuned.ms:.0f} ms: "
+            f"Threads: {plan.threads}. 32 sentences take Adapted {adapted.ms:.1f} ms and fine-tuning (fp32, padded) "
+            f"{tuned.ms:.0f} ms: "
             f"{tuned.ms / adapted.ms:.0f} times as long.",
             f"All of it: {seconds:.0f} s. Run it again: nothing is encoded. Next: encodeonce predict "
             f"{plan.folder / 'run'} FILE",
