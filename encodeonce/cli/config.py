@@ -96,7 +96,7 @@ class Config(Section):
         default="all", description="views that are stored, 0 the embeddings"
     )
     dtype: Literal["fp32", "fp16", "bf16", "int8"] = Field(default="fp16", description="type they are stored in")
-    compute: Literal["fp32", "bf16"] = Field(default="fp32", description="arithmetic of the encoder")
+    compute: Literal["fp32", "bf16x3", "bf16"] = Field(default="fp32", description="arithmetic of the encoder")
     window: int | None = Field(
         default=None, gt=0, description="pieces the encoder sees at once; its own limit where not given"
     )

@@ -25,7 +25,9 @@ __all__ = ["encode"]
 @click.option("--output", "-o", "store", help="The store's folder.")
 @click.option("--layers", help="all, last, N (the last N) or a list such as 0,3,6.  [default: all]")
 @click.option("--dtype", type=click.Choice(["fp32", "fp16", "bf16", "int8"]), help="Stored type.  [default: fp16]")
-@click.option("--compute", type=click.Choice(["fp32", "bf16"]), help="The encoder's arithmetic.  [default: fp32]")
+@click.option(
+    "--compute", type=click.Choice(["fp32", "bf16x3", "bf16"]), help="The encoder's arithmetic.  [default: fp32]"
+)
 @click.option("--window", type=int, help="Pieces the encoder sees at once.  [default: its limit]")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.option("--max-gb", type=float, help="Refuse before writing if the store would become larger (10^9 bytes).")

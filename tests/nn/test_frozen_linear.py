@@ -14,7 +14,8 @@ from encodeonce.nn.frozen_gelu import FrozenGelu
 from encodeonce.nn.frozen_linear import FrozenLinear, backends, choose, freeze
 from encodeonce.nn.frozen_norm import FrozenNorm
 
-EVERY = {**backends("fp32"), **backends("bf16")}
+COMPUTE = ("fp32", "bf16x3", "bf16")
+EVERY = {name: backend for compute in COMPUTE for name, backend in backends(compute).items()}
 HERE = [backend for backend in EVERY.values() if not backend.missing()]
 SHAPES = [(1, 1, 1), (1, 5, 7), (33, 70, 45), (300, 384, 64), (65, 31, 129), (7, 1536, 33)]
 
@@ -130,7 +131,7 @@ class Block(nn.Module):
         return self.second(self.norm(self.again(self.first(x)) + x))
 
 
-@pytest.mark.parametrize("compute", ["fp32", "bf16"])
+@pytest.mark.parametrize("compute", COMPUTE)
 def test_a_frozen_model_equals_the_model(compute: str) -> None:
     model = Block()
     nn.init.normal_(model.norm.weight)
@@ -169,7 +170,7 @@ def test_conv1d_of_transformers_is_turned() -> None:
 
 def test_norm_and_gelu_equal_float64() -> None:
     if isinstance(frozen_kernel.kernel(), str):
-        assert not any(choose(compute).compiled for compute in ("fp32", "bf16"))
+        assert not any(choose(compute).compiled for compute in COMPUTE)
         return
     for width in (1, 16, 37, 384):
         norm = nn.LayerNorm(width, eps=1e-5)
@@ -190,7 +191,7 @@ def test_the_variable_names_the_back_end(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("ENCODEONCE_MATMUL", "onednm")
     with pytest.raises(ConfigError, match=r"'onednm' is no back end. There is: .*plain.* Did you mean 'onednn'\?"):
         choose()
-    with pytest.raises(ConfigError, match=r"compute='fp8' is not known. There is: fp32, bf16"):
+    with pytest.raises(ConfigError, match=r"compute='fp8' is not known. There is: fp32, bf16x3, bf16"):
         choose("fp8")
 
 
@@ -201,7 +202,7 @@ def test_a_missing_back_end_gives_way_with_a_reason(
     monkeypatch.setattr(frozen_backends, "_bf16_product", lambda: "no such product")
     monkeypatch.setattr(frozen_backends, "kernel", lambda: "no kernel")
     with caplog.at_level(logging.INFO, "encodeonce"):
-        assert isinstance(choose("fp32"), Plain)
+        assert isinstance(choose("bf16x3"), Plain)
     assert "onednn left out: this torch is built without oneDNN" in caplog.text
     assert "bf16x3 left out: no kernel" in caplog.text
     monkeypatch.setenv("ENCODEONCE_MATMUL", "onednn")
