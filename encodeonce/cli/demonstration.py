@@ -68,12 +68,15 @@ class Line:
 
 def demonstrate(plan: Plan) -> str:
     """All of it, on the plan's threads; returns what is printed at the end."""
-    before = torch.get_num_threads()
+    before, epochs = torch.get_num_threads(), logging.getLogger("encodeonce.epochs")
+    level = epochs.level
     torch.set_num_threads(plan.threads)
+    epochs.setLevel(logging.WARNING)  # a line a method is enough here
     try:
         return _demonstrate(plan)
     finally:
         torch.set_num_threads(before)
+        epochs.setLevel(level)
 
 
 def _demonstrate(plan: Plan) -> str:

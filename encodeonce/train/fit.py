@@ -31,6 +31,8 @@ from .settings import HARMLESS, Settings
 __all__ = ["Fit", "fit"]
 
 log = logging.getLogger("encodeonce")
+epochs = logging.getLogger("encodeonce.epochs")
+"""A line an epoch, for long runs without a progress bar; a child, so that it can be turned off by itself."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,17 @@ class _Loop:
                 at.best[name] = {"epoch": at.epoch + 1, "value": None}
         at.epochs.append(entry)
         self.log.write(**entry)
+        scores = {name: entry.get("dev", {}).get(name, {}).get(self.scorers[name].metric) for name in self.active}
+        said = ", ".join(f"{name} {value:.2f}" for name, value in scores.items() if value is not None)
+        last, seconds = self.settings.num_train_epochs, at.step_seconds / max(1, at.step)
+        epochs.info(
+            "epoch %d of %d: loss %.4f, %.0f ms a batch%s",
+            at.epoch + 1,
+            last,
+            entry["loss"],
+            1e3 * seconds,
+            f", dev {said}" if said else "",
+        )
         at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         at.done = at.epoch == self.settings.num_train_epochs or not self.active
 

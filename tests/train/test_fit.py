@@ -295,3 +295,16 @@ def test_clipping_bounds_each_tasks_gradient(make_corpus: Corpus, monkeypatch: p
     job.fit(replace(QUICK, max_grad_norm=0.01))
     assert max(norms) <= 0.01 + 1e-6
     assert len(norms) == 2 * 4
+
+
+def test_every_epoch_is_told_with_its_loss_and_its_scores(
+    make_corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job(make_corpus(6))
+    with caplog.at_level("INFO", logger="encodeonce"):
+        fitted = job.fit(QUICK, dev=job.examples)
+    lines = [record.getMessage() for record in caplog.records if record.name == "encodeonce.epochs"]
+    assert len(lines) == 2
+    for number, (line, epoch) in enumerate(zip(lines, fitted.epochs, strict=True), start=1):
+        assert line.startswith(f"epoch {number} of 2: loss {epoch['loss']:.4f}, ")
+        assert line.endswith(f", dev upos {epoch['dev']['upos']['accuracy']:.2f}")
