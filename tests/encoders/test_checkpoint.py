@@ -222,7 +222,7 @@ def test_layers_by_name_number_and_list(folder: Path) -> None:
     [
         ({"window": 41}, "window=41 must lie between 1 and 40"),
         ({"window": 10, "overlap": 10}, "overlap=10 must be at least 0 and less than window=10"),
-        ({"compute": "fp8"}, "compute='fp8' must be 'fp32' or 'bf16'"),
+        ({"compute": "fp8"}, "compute='fp8' must be 'fp32', 'bf16x3' or 'bf16'"),
         ({"batch_pieces": 0}, "batch_pieces=0 must be at least 1"),
     ],
 )
