@@ -15,7 +15,7 @@ WORDS = ["the", "cat", "sat", "on", "the", "mat", ",", "running", "by", "a", "ri
 ALLOWED = {"fp32": 2e-6, "bf16x3": 4e-5, "bf16": 2e-2}
 """For one sentence of a random model of width 32; over wide vectors errors average out."""
 SHARPER = {"t5": 10}
-"""T5 does not scale its attention logits, so a random one answers to rounding this much more."""
+"""T5 does not scale its attention logits, so a random one answers to bf16's rounding this much more; not to fp32's."""
 HERE = [(c, name) for c in ALLOWED for name, backend in backends(c).items() if not backend.missing()]
 """What can multiply on this machine; always at least torch itself."""
 
@@ -30,7 +30,7 @@ def test_encoding_is_near_transformers_and_near_itself_in_any_batch(
     family: str, compute: str, product: str, checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENCODEONCE_MATMUL", product)
-    allowed = ALLOWED[compute] * SHARPER.get(family, 1)
+    allowed = ALLOWED[compute] * (1 if compute == "fp32" else SHARPER.get(family, 1))
     draw = np.random.default_rng(7)
     documents = [Document(str(i), tuple(draw.choice(WORDS, size=int(draw.integers(1, 13))))) for i in range(12)]
     model = Pretrained(checkpoint(family), compute=compute, batch_pieces=60)
