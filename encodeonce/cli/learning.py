@@ -30,6 +30,7 @@ __all__ = [
     "Trained",
     "command_line",
     "fraction",
+    "learned",
     "peak_mb",
     "prepare",
     "settings_of",
@@ -66,6 +67,17 @@ class Trained:
 
 def prepare(config: "Config", *, max_bytes: int | None = None) -> Material:
     """Read the files, learn the tasks from the training part, encode what the store lacks."""
+    splits, tasks = learned(config)
+    model = steps.pretrained(config)
+    spec = steps.spec_of(config, model)
+    store = Store.open(config.store, spec)
+    everything = [document for documents in splits.values() for document in documents]
+    encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
+    return Material(splits, tasks, spec, store, encoded)
+
+
+def learned(config: "Config") -> tuple[dict[str, list[Document]], tuple[Task, ...]]:
+    """The documents of each split that the config names, and its tasks, learned from the training part."""
     config.need("tasks", "data.train")
     data = config.data
     splits = {
@@ -78,13 +90,7 @@ def prepare(config: "Config", *, max_bytes: int | None = None) -> Material:
     stray = sorted(set(config.task) - set(config.tasks))
     if stray:
         raise ConfigError(f"[task.{stray[0]}]: {stray[0]!r} is not one of tasks = {config.tasks}.")
-    tasks = tuple(task.learn(splits["train"]) for task in wanted)
-    model = steps.pretrained(config)
-    spec = steps.spec_of(config, model)
-    store = Store.open(config.store, spec)
-    everything = [document for documents in splits.values() for document in documents]
-    encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
-    return Material(splits, tasks, spec, store, encoded)
+    return splits, tuple(task.learn(splits["train"]) for task in wanted)
 
 
 def fraction(documents: Sequence[Document], part: float) -> list[Document]:

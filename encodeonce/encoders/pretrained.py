@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..costs import Shape
 from ..errors import ConfigError, EncoderError
 from ..resolve import resolve
 from ..types import Document, Pieces, Spec
 from . import checkpoint
+from .shape import shape_of
 
 if TYPE_CHECKING:
     from .pieces import Cutter
@@ -70,6 +72,11 @@ class Pretrained:
     def _tokenizer_limit(self) -> float:
         path = self.path / "tokenizer_config.json"
         return float(checkpoint.read_json(path).get("model_max_length") or 0) if path.is_file() else 0
+
+    @property
+    def shape(self) -> Shape:
+        """The encoder in numbers, for what it costs."""
+        return shape_of(self.config)
 
     @property
     def loaded(self) -> bool:

@@ -26,10 +26,11 @@ import xxhash
 from jaxtyping import Float
 from torch import Tensor
 
+from ..costs import item_bytes
 from ..errors import ConfigError, StoreError, StoreFull
 from ..types import Document, Pieces, Spec
 from .claim import Claim, is_held, room_for, write_atomically
-from .format import Layout, Manifest, item_bytes, key_bytes, shard_name, shard_size
+from .format import Layout, Manifest, key_bytes, shard_name, shard_size
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 
 __all__ = ["FillReport", "Item", "Source", "fill_shards", "plan"]
