@@ -2,7 +2,7 @@
 
 y[i, j] = W' ELU(Dropout(LN(W [x_i; x_j; g] + b))) + b', where g is the maximum over the item's rows of
 tanh(W_g [s; x] + b_g). As W [x_i; x_j; g] is a sum of three products, only the sum is made for every pair, and never
-for all pairs at once: it is made, read and forgotten a rectangle of the table at a time, and made again on the way back.
+for all pairs at once: a rectangle of the table at a time is made, read and forgotten, and made again on the way back.
 
 Axes: R rows of all items, end to end   W words of all items   B items   U width   N cells   C outputs
 """
@@ -63,6 +63,12 @@ class Cells:
         first = np.flatnonzero(np.diff(row, prepend=-1))
         start[row[first]] = first - column[first]
         return cls(blocks, row, column, start, longest)
+
+    def at(self, row: Int[np.ndarray, " K"], column: Int[np.ndarray, " K"]) -> Int[np.ndarray, " K"]:
+        """The cells of pairs of words of one item each; -1 for a pair outside the band."""
+        apart = column - row
+        held = np.ones(len(apart), dtype=bool) if self.longest is None else (apart >= 0) & (apart < self.longest)
+        return np.where(held, self.start[row] + column, -1)
 
     @property
     def inside(self) -> Bool[np.ndarray, " N"]:
