@@ -118,8 +118,8 @@ class Relations(Task):
         scores[METRIC] = None if deciding == [None, None] else sum(value or 0.0 for value in deciding)
         return scores
 
-    def columns(self, predicted: Sequence[Graph]) -> dict[str, list[Any]]:
-        """Fields of a file that hold these predictions, one value an item."""
+    def columns(self, predicted: Sequence[Graph]) -> dict[str, Sequence[Any]]:
+        """Entities and relations as JSON, one list an item."""
         values = [Graph(*graph).to_json() for graph in predicted]
         return {name: [value[name] for value in values] for name in ("entities", "relations")}
 
