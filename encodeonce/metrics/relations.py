@@ -78,7 +78,7 @@ def _counts(
         kind: (Counter(), Counter(), Counter()) for kind in ("entity", "relation")
     }
     for g, p in zip(gold, predicted, strict=True):
-        mine, theirs = _said(Graph(*g), rule), _said(Graph(*p), rule)
+        mine, theirs = _said(g, rule), _said(p, rule)
         for kind, counters in counts.items():
             for counter, said in zip(counters, (mine[kind], theirs[kind], mine[kind] & theirs[kind]), strict=True):
                 counter.update(type_ for type_, _ in said)

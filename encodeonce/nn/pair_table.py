@@ -114,10 +114,10 @@ class PairTable(nn.Module):
         """Scores of `cells`. Item b has `lengths[b]` rows and `counts[b]` words; row `words[w]` is word w's vector."""
         pooled = torch.tanh(self.whole(torch.cat([shared, own], 1)))
         # rows of other items and padding cannot take part: each item's own rows are all there is to look at
-        most = torch.stack([item.amax(0) for item in pooled.split(list(lengths))])
+        most = torch.cat([pooled[:0], *(item.amax(0, keepdim=True) for item in pooled.split(list(lengths)))])
         of_row, of_column, of_whole = self.pair.weight.chunk(3, 1)
         vectors = own.index_select(0, words)
-        item = torch.repeat_interleave(torch.tensor(counts, device=own.device))
+        item = torch.repeat_interleave(torch.tensor(counts, dtype=torch.int64, device=own.device))
         left = linear(vectors, of_row) + linear(most, of_whole, self.pair.bias).index_select(0, item)
         right = linear(vectors, of_column)
         masks = [self.dropout.factors(block.size, own.shape[1]) for block in cells.blocks]

@@ -103,7 +103,7 @@ def named(name: str, **options: Any) -> Task:
 
 def from_json(values: Mapping[str, Any]) -> Task:
     """The inverse of `to_json`, for a saved run."""
-    rest = {key: tuple(value) if key == "labels" else value for key, value in values.items() if key != "kind"}
+    rest = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if key != "kind"}
     try:
         task = resolve("tasks", values["kind"])(**rest)
     except (KeyError, TypeError) as problem:
