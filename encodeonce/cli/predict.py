@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -39,7 +39,7 @@ def predict(
     """Fill FILE's columns with what RUN predicts; all else in it stays as it is.
 
     The output has the input's format. Running text is cut into sentences and words, and comes out as columns: a word
-    a line, its labels beside it.
+    a line, its labels beside it. Entities and relations come out as JSON, a sentence a line.
     """
     from ..corpus import format_of, read, write
     from ..corpus.text import split
@@ -54,7 +54,7 @@ def predict(
     values = filled(documents, answers, predictor.run.tasks)
     target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
     if running_text:
-        write(target, documents, values, format="columns")
+        write(target, documents, values, format="spert" if "entities" in values else "columns")
     elif columns and format_of(file, format).name == "columns":
         write(target, file, values, format=format, layout_columns=columns)
     else:
@@ -63,13 +63,13 @@ def predict(
 
 
 def filled(
-    documents: Sequence["Document"], answers: Sequence[dict[str, tuple[str, ...]]], tasks: Sequence["Task"]
-) -> dict[str, list[tuple[str, ...]]]:
-    """Column name -> a tuple of labels a document. A predicted attribute replaces its value inside FEATS."""
-    columns: dict[str, list[tuple[str, ...]]] = {}
-    for task in tasks:
-        column, _, attribute = str(getattr(task, "column", task.name)).partition(":")
-        predicted = [answer[task.name] for answer in answers]
+    documents: Sequence["Document"], answers: Sequence[dict[str, Any]], tasks: Sequence["Task"]
+) -> dict[str, Sequence[Any]]:
+    """Column name -> a value a document, mostly its labels. A predicted attribute replaces its value inside FEATS."""
+    columns: dict[str, Sequence[Any]] = {}
+    found = [pair for task in tasks for pair in task.columns([answer[task.name] for answer in answers]).items()]
+    for name, predicted in found:
+        column, _, attribute = name.partition(":")
         if not attribute:
             columns[column] = predicted
             continue

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..types import Document
 
@@ -14,9 +15,11 @@ class Format:
 
     `read(path, *, columns=None, **options) -> list[Document]`; `write(target, source, columns, **options)`, where
     `source` is a path in the format or documents, and `columns` hold the values to put in, one entry an item.
+    `recognises(path)` looks into a file: formats that have it come before the one that a suffix says otherwise.
     """
 
     name: str
     suffixes: tuple[str, ...]
     read: Callable[..., list[Document]]
     write: Callable[..., None]
+    recognises: Callable[[str | Path], bool] | None = None

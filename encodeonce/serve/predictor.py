@@ -64,15 +64,15 @@ class Predictor:
         if encoder is not None:
             check_spec(run, encoder.spec(layers=list(run.spec.layers), dtype=run.spec.dtype), "the encoder")
 
-    def predict(self, documents: Sequence[Document], size: int = 32) -> list[dict[str, tuple[str, ...]]]:
-        """For each document, in order, a label a word for each task; nothing for a document of no words.
+    def predict(self, documents: Sequence[Document], size: int = 32) -> list[dict[str, Any]]:
+        """For each document, in order, an answer a task, such as a label a word; `()` for a document of no words.
 
         Raises NotStored for a text that no store holds where there is no encoder, DataError for running text.
         """
         running = next((document for document in documents if document.text and not document.words), None)
         if running is not None:
             raise DataError(f"{running.place or running.id}: running text: cut it into words first.")
-        answers: list[dict[str, tuple[str, ...]]] = [{task.name: () for task in self.run.tasks} for _ in documents]
+        answers: list[dict[str, Any]] = [{task.name: () for task in self.run.tasks} for _ in documents]
         asked = [i for i, document in enumerate(documents) if document.words]
         live = self._not_stored([documents[i] for i in asked])
         stored = [i for i in asked if documents[i].key not in live]

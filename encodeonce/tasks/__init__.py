@@ -74,6 +74,10 @@ class Task(ABC):
     def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float | None]:
         """Scores by name, per cent; counts as they are; None where one is undefined."""
 
+    def columns(self, predicted: Sequence[Any]) -> dict[str, Sequence[Any]]:
+        """The columns of a file that predictions fill, one value an item; "feats:NAME" is an attribute of FEATS."""
+        return {str(getattr(self, "column", self.name)): predicted}
+
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """All that `from_json` needs."""
@@ -99,7 +103,7 @@ def named(name: str, **options: Any) -> Task:
 
 def from_json(values: Mapping[str, Any]) -> Task:
     """The inverse of `to_json`, for a saved run."""
-    rest = {key: tuple(value) if key == "labels" else value for key, value in values.items() if key != "kind"}
+    rest = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if key != "kind"}
     try:
         task = resolve("tasks", values["kind"])(**rest)
     except (KeyError, TypeError) as problem:
