@@ -29,7 +29,7 @@ Edit = Callable[[int, str, "Tensor", "Tensor"], "Tensor"]
 
 
 def item_key(words: Sequence[str], text: str = "", pair: str = "") -> str:
-    """SHA-256 (hex) of what an encoder is shown: the words, or the running text where there are none, and a second text.
+    """SHA-256 (hex) of what an encoder is shown: the words (or the running text where there are none), a second text.
 
     The same content has the same key in every process, file and order; nothing else enters it. `pair` enters it only
     where there is one.
@@ -171,9 +171,7 @@ class Encoder(Protocol):
     def lookup(self, ids: "Tensor") -> "Tensor":
         """Int [B T] -> Float [B T D]: piece vectors, before positions."""
 
-    def place(
-        self, vectors: "Tensor", positions: "Tensor | None" = None, segments: "Tensor | None" = None
-    ) -> "Tensor":
+    def place(self, vectors: "Tensor", positions: "Tensor | None" = None, segments: "Tensor | None" = None) -> "Tensor":
         """Float [B T D] -> Float [B T D]: view 0, positions and the embedding norm added.
 
         `segments` Int [B T] tells the texts of a pair apart; families without segment vectors take no notice.

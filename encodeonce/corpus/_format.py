@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..errors import DataError
 from ..types import Document
 
-__all__ = ["Format"]
+__all__ = ["Format", "refuse_empty_pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,9 @@ class Format:
     suffixes: tuple[str, ...]
     read: Callable[..., list[Document]]
     write: Callable[..., None]
+
+
+def refuse_empty_pair(pair: str | None, place: str) -> None:
+    """DataError where an item of a file of pairs has no second text (None: the file has no pairs)."""
+    if pair is not None and not pair.strip():
+        raise DataError(f"{place}: the second text of the pair is empty. Give it one, or leave the item out.")
