@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError, DataError, RunError
 from ..resolve import available, resolve
 from ..types import IGNORE, Document
 from ._presets import PRESETS
@@ -48,6 +48,12 @@ class Task(ABC):
     def needs_words(self) -> bool:
         """Whether it answers for words, and so cannot read a running text or a pair; else one answer a document."""
         return not self.piece.startswith("document")
+
+    def check(self, document: Document) -> None:
+        """DataError where this document, with or without gold, is none that the learned task can answer for."""
+        if self.needs_words and (document.pair or not document.words):
+            why = "a pair of texts has no words to label" if document.pair else "running text: cut it into words first"
+            raise DataError(f"{document.place or document.id}: {why} (task {self.name!r}).")
 
     @property
     @abstractmethod
