@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Stack
+from .stack import Segments, Stack
 
 __all__ = ["Albert"]
 
@@ -32,6 +32,8 @@ class Albert(Stack):
         turns = [int(run / (runs / config.num_hidden_groups)) for run in range(runs)]
         return [block for turn in turns for block in groups[turn].albert_layers]
 
-    def embed(self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        placed = self.model.embeddings(inputs_embeds=vectors, position_ids=positions)
+    def embed(
+        self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        placed = self.model.embeddings(inputs_embeds=vectors, position_ids=positions, token_type_ids=segments)
         return self.model.encoder.embedding_hidden_mapping_in(placed)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, distances
+from .stack import Mask, Segments, Stack, distances
 
 __all__ = ["DebertaV2"]
 
@@ -30,8 +30,10 @@ class DebertaV2(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.layer)
 
-    def embed(self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions)
+    def embed(
+        self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions, token_type_ids=segments)
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         seen = torch.ones(1, 1, dtype=torch.bool, device=states.device) if mask is None else mask

@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Stack
+from .stack import Segments, Stack
 
 __all__ = ["DistilBert"]
 
@@ -29,5 +29,7 @@ class DistilBert(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.transformer.layer)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
         return self.model.embeddings(input_ids=None, inputs_embeds=vectors, position_ids=positions)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, additive
+from .stack import Mask, Segments, Stack, additive
 
 __all__ = ["GPT2"]
 
@@ -30,7 +30,9 @@ class GPT2(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.h)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
         return vectors + self.model.wpe(positions)
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, additive, distances
+from .stack import Mask, Segments, Stack, additive, distances
 
 __all__ = ["T5"]
 
@@ -44,7 +44,9 @@ class T5(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.block)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
         return vectors
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:

@@ -87,12 +87,18 @@ class Multitask(nn.Module):
         """The sum over all tasks."""
         return torch.stack(list(self.losses(batch, self.names).values())).sum()
 
-    def predict(self, batch: Batch) -> list[dict[str, Any]]:
-        """For each item a prediction a task, of the kind that the task's gold is."""
-        decoded = {}
+    def predict(self, batch: Batch, probabilities: bool = False) -> list[dict[str, Any]]:
+        """For each item a prediction a task, of the kind that the task's gold is.
+
+        With `probabilities`, a pair of the prediction and label -> probability; ConfigError where a head has none.
+        """
+        decoded: dict[str, list[Any]] = {}
         for name in self.names:
             part = self.part(name)
-            decoded[name] = part.head.decode(part(batch), batch.choices[part.piece].rows)
+            scores, rows = part(batch), batch.choices[part.piece].rows
+            decoded[name] = part.head.decode(scores, rows)
+            if probabilities:
+                decoded[name] = list(zip(decoded[name], part.head.probabilities(scores, rows), strict=True))
         return [{name: decoded[name][b] for name in self.names} for b in range(len(batch.items))]
 
     def batches(self, examples: Examples, *, size: int, order: np.random.Generator | None) -> Iterator[Batch]:

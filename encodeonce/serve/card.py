@@ -13,7 +13,7 @@ def card(config: Mapping[str, Any]) -> str:
     lines = [
         "---",
         "library_name: encodeonce",
-        "pipeline_tag: token-classification",
+        f"pipeline_tag: {'text' if all(map(_whole, config['tasks'])) else 'token'}-classification",
         "tags: [encodeonce, layer-adapter]",
         "---",
         "",
@@ -37,7 +37,8 @@ def card(config: Mapping[str, Any]) -> str:
         "## Labels",
         "",
         *(
-            f"- {_name(task)}: {len(task['labels'])} labels, the {task['piece']} piece of a word"
+            f"- {_name(task)}: {len(task['labels'])} labels, "
+            + ("one answer a document" if _whole(task) else f"the {task['piece']} piece of a word")
             for task in config["tasks"]
         ),
         "",
@@ -57,7 +58,11 @@ def card(config: Mapping[str, Any]) -> str:
 
 
 def _name(task: Mapping[str, Any]) -> str:
-    return str(task["column"]) if task["kind"] == "tagging" else str(task["kind"])
+    return str(task["column"]) if task["kind"] == "tagging" else str(task.get("called") or task["kind"])
+
+
+def _whole(task: Mapping[str, Any]) -> bool:
+    return str(task["piece"]).startswith("document")
 
 
 def _listed(layers: list[int]) -> str:

@@ -1,7 +1,7 @@
 """The one loop. It knows of a method what `Trainee` says, and of a task what `Scorer` says."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
@@ -51,7 +51,9 @@ class Trainee(Protocol):
 class Scorer(Protocol):
     """How a task's predictions are scored; `metric` is the score that chooses between epochs, higher is better."""
 
-    metric: ClassVar[str]
+    @property
+    def metric(self) -> str:
+        """The name of that score."""
 
     def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float | None]:
         """Scores by name; None where undefined."""
