@@ -144,7 +144,8 @@ class Comparison:
         """Rows of a rate that a wider grid no longer chooses go to `grid.jsonl`: results hold one rate a task."""
         path = self.folder / "results.jsonl"
         chosen = {task.name: self._variant(rate) for task, rate in rates.items()}
-        kept, moved = [], []
+        kept: list[ResultsRow] = []
+        moved: list[ResultsRow] = []
         for row in read_rows(path):
             mine = row.method == method and row.task in chosen
             variant = _without_company(row).variant
