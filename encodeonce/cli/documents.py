@@ -26,8 +26,8 @@ def answers_documents(tasks: Sequence["Task"], kind: str, running_text: bool, pr
     whole = [task for task in tasks if not task.needs_words]
     if whole and (kind in OF_WORDS or (running_text and len(whole) < len(tasks))):
         raise ConfigError(
-            f"task {whole[0].name!r} has one answer a document, and a file of format {kind!r} has a place for answers a "
-            "word only. Give the documents as jsonl, csv or tsv; with words (jsonl), if other tasks label words."
+            f"task {whole[0].name!r} has one answer a document, and this {kind!r} file has a place for answers a word "
+            "only. Give the documents as jsonl, csv or tsv; as jsonl with words, if other tasks label words."
         )
     if probabilities and len(whole) < len(tasks):
         named = ", ".join(task.name for task in tasks if task.needs_words)
@@ -83,7 +83,7 @@ def _cell(prediction: Any, task: "Task") -> str:
     ambiguous = next((label for label in prediction if separator in label), None)
     if ambiguous is not None:
         raise ConfigError(
-            f"task {task.name!r}: the label {ambiguous!r} holds {separator!r}, which divides labels in a cell. Train with "
-            "another separator, or write jsonl."
+            f"task {task.name!r}: the label {ambiguous!r} holds {separator!r}, which divides labels in a cell. Train "
+            "with another separator, or write jsonl."
         )
     return separator.join(prediction)
