@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from step import BATCH, documents_of
 
+from encodeonce.batching import Examples
 from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.methods.aggregate import Aggregate, Examples, Variant
+from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging

@@ -32,10 +32,11 @@ import textbook
 import torch
 from torch import nn
 
+from encodeonce.batching import Examples
 from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus import manual, read
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.methods.aggregate import Aggregate, Examples, Variant
+from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging

@@ -28,8 +28,9 @@ import torch
 from step import BATCH, Data, candidate, cpu_seconds, documents_of
 from torch import nn
 
+from encodeonce.batching import Examples
 from encodeonce.cli.quickstart import quickstart_folder
-from encodeonce.methods.aggregate import Aggregate, Examples, Variant
+from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
@@ -101,7 +102,7 @@ def library(
     )
     examples, held_out = Examples.read(store, train, tasks), Examples.read(store, dev, tasks, "dev")
     settings = Settings(learning_rate=options.learning_rate, num_train_epochs=options.epochs, seed=options.seed)
-    groups = [list(module.parameters()) for module in method.modules_of().values()]
+    groups = [(list(module.parameters()), options.learning_rate) for module in method.modules_of().values()]
     optimiser, schedule = one_cycle(groups, total_steps(len(train), settings), settings)
     order, lines = np.random.default_rng(options.seed), []
     for epoch in range(options.epochs):

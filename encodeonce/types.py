@@ -16,10 +16,13 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DTYPES", "Document", "Edit", "Encoder", "Encoding", "Method", "Pieces", "Spec", "item_key"]
+__all__ = ["DTYPES", "IGNORE", "Document", "Edit", "Encoder", "Encoding", "Method", "Pieces", "Spec", "item_key"]
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 """Storage types a store knows."""
+
+IGNORE = -100
+"""Gold id that counts for nothing: unlabelled, or labelled with something training never saw."""
 
 Edit = Callable[[int, str, "Tensor", "Tensor"], "Tensor"]
 """`edit(block, slot, x, y) -> y`: called at a named slot inside a block with input x and output y; may replace y."""

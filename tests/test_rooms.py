@@ -10,7 +10,8 @@ ROOT = Path(encodeonce.__file__).parent
 FLOORS = [
     {"types", "errors", "resolve", "spans"},
     {"corpus", "nn", "metrics", "costs"},
-    {"encoders", "store", "adapters", "heads"},
+    {"encoders", "store", "adapters", "heads", "batching"},
+    {"methods.multitask"},
     {"methods.aggregate"},
     {"tasks", "train"},
     {"report", "serve"},

@@ -71,6 +71,7 @@ class TrainSection(Section):
     """`[train]`: the loop, with Hugging Face's names where it has one."""
 
     learning_rate: float = Field(default=2e-3, gt=0, description="the schedule's peak")
+    encoder_learning_rate: float = Field(default=0.0, ge=0, description="peak for what was pre-trained; 0: the same")
     num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
     per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
     per_device_eval_batch_size: int = Field(default=32, gt=0, description="documents in a batch of predicting")
@@ -78,6 +79,7 @@ class TrainSection(Section):
     warmup_ratio: float = Field(default=0.3, gt=0, lt=1, description="part of the steps before the peak")
     div_factor: float = Field(default=25.0, gt=0, description="peak rate / first rate")
     final_div_factor: float = Field(default=1e4, gt=0, description="first rate / last rate")
+    adam_beta2: float = Field(default=0.999, gt=0, lt=1, description="Adam's second beta")
     adam_epsilon: float = Field(default=1e-8, gt=0, description="Adam's epsilon")
     max_grad_norm: float = Field(default=0.0, ge=0, description="clips each task's gradient; 0: never")
     early_stopping_patience: int = Field(

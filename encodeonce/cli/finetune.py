@@ -7,7 +7,7 @@ Axes: B items of a batch   T pieces, padding included   D width   W words of all
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..heads import Head
+from ..nn.rows import Rows
 from ..resolve import resolve
 from ..tasks import Task
 from ..train.optim import one_cycle, total_steps
@@ -52,10 +53,11 @@ def finetune(
     torch.manual_seed(settings.seed)
     gold = {task.name: [task.ids(labels) for labels in task.gold(train)] for task in tasks}
     steps = total_steps(len(train), settings)
-    steppers = [
-        one_cycle([list(live.encoder.parameters())], steps, settings),
-        one_cycle([list(live.trained_heads.parameters())], steps, replace(settings, learning_rate=head_rate)),
-    ]
+    groups = (
+        (list(live.encoder.parameters()), settings.learning_rate),
+        (list(live.trained_heads.parameters()), head_rate),
+    )
+    optimiser, schedule = one_cycle(groups, steps, settings)
     pieces = _cut(model, train)
     began = time.perf_counter()
     live.train()
@@ -65,9 +67,8 @@ def finetune(
             live.loss(
                 [pieces[i] for i in chosen], {name: [ids[i] for i in chosen] for name, ids in gold.items()}
             ).backward()
-            for optimiser, schedule in steppers:
-                optimiser.step()
-                schedule.step()
+            optimiser.step()
+            schedule.step()
     seconds = time.perf_counter() - began
     predicted = live.answers(_cut(model, scored), settings.per_device_eval_batch_size)
     parameters = sum(parameter.numel() for parameter in live.parameters())
@@ -105,9 +106,9 @@ class _Live(nn.Module):
 
     def loss(self, items: Sequence[Pieces], gold: dict[str, list[np.ndarray]]) -> Tensor:
         """Nats a word, summed over the tasks."""
-        vectors = self.vectors(items)
+        vectors, rows = self.vectors(items), Rows.of([item.n_words for item in items])
         losses = [
-            head.loss(head(vectors), torch.from_numpy(np.concatenate(gold[task.name])))
+            head.loss(head(vectors, rows), torch.from_numpy(np.concatenate(gold[task.name])), rows.lengths)
             for task, head in zip(self.tasks, self.heads, strict=True)
         ]
         return torch.stack(losses).sum() / len(vectors)
@@ -120,9 +121,9 @@ class _Live(nn.Module):
         with torch.no_grad():
             for chosen in _batches(order, size):
                 vectors = self.vectors([items[i] for i in chosen])
-                lengths = tuple(items[i].n_words for i in chosen)
+                rows = Rows.of([items[i].n_words for i in chosen])
                 for task, head in zip(self.tasks, self.heads, strict=True):
-                    for i, labels in zip(chosen, head.decode(head(vectors), lengths), strict=True):
+                    for i, labels in zip(chosen, head.decode(head(vectors, rows), rows), strict=True):
                         found[task.name][i] = labels
         return found
 

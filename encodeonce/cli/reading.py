@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ..batching import Examples
 from ..errors import NotStored
-from ..methods.aggregate import Aggregate, Examples
+from ..methods.aggregate import Aggregate
 from ..report.plots import Heat
 from ..serve.predictor import Predictor
 from ..store import Store

@@ -1,31 +1,34 @@
 """From vectors to predictions in three verbs: scores, loss, decode. One class a file, each final.
 
-Axes: R rows (the words of all items, end to end)   D width   C classes
+Axes: R rows of all items, end to end   D width   G gold rows of all items, end to end
 """
 
 from abc import ABC, abstractmethod
 from typing import Any
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+
+from ..nn.rows import Rows
+from ..types import IGNORE
 
 __all__ = ["IGNORE", "Head"]
 
-IGNORE = -100
-"""Gold id of a word that counts for nothing: unlabelled, or labelled with something training never saw."""
-
 
 class Head(nn.Module, ABC):
-    """`lengths` says how many rows each item has; rows of an item are neighbours and in order."""
+    """Made from a width, labels and its own options; `Rows` says whose the rows are. Tensors may be any dataclass."""
 
     @abstractmethod
-    def forward(self, vectors: Float[Tensor, "R D"]) -> Float[Tensor, "R C"]:
-        """Scores."""
+    def forward(self, vectors: Float[Tensor, "R D"], rows: Rows) -> Any:
+        """Scores, of whatever form `loss` and `decode` take."""
 
     @abstractmethod
-    def loss(self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"]) -> Float[Tensor, ""]:
-        """The SUM of the losses of all rows whose gold is not IGNORE. The method divides, by a constant (see train)."""
+    def loss(self, scores: Any, gold: Shaped[Tensor, "G ..."], counts: tuple[int, ...]) -> Float[Tensor, ""]:
+        """The SUM of the losses of all units that count, `counts[b]` rows of `gold` being item b's (`Task.ids`).
+
+        IGNORE counts for nothing. The method divides, by a constant (see train).
+        """
 
     @abstractmethod
-    def decode(self, scores: Float[Tensor, "R C"], lengths: tuple[int, ...]) -> list[Any]:
-        """One prediction an item: a tuple of label strings, one a row."""
+    def decode(self, scores: Any, rows: Rows) -> list[Any]:
+        """One prediction an item, of the form that the task's gold has."""

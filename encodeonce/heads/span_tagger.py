@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..nn.rows import Rows
 from ..nn.span_transitions import SpanTransitions
 from ..nn.viterbi import viterbi
 from . import Head
@@ -42,19 +43,21 @@ class SpanTagger(Head):
         """The label of every score."""
         return self.tagger.labels
 
-    def forward(self, vectors: Float[Tensor, "R D"]) -> Float[Tensor, "R C"]:
+    def forward(self, vectors: Float[Tensor, "R D"], rows: Rows | None = None) -> Float[Tensor, "R C"]:
         """A logit for every label."""
         return self.tagger(vectors)
 
-    def loss(self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"]) -> Float[Tensor, ""]:
+    def loss(
+        self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"], counts: tuple[int, ...] = ()
+    ) -> Float[Tensor, ""]:
         """Cross-entropy in nats, SUMMED over the rows whose gold is not IGNORE; the constraints take no part."""
         return self.tagger.loss(scores, gold)
 
-    def decode(self, scores: Float[Tensor, "R C"], lengths: tuple[int, ...]) -> list[tuple[str, ...]]:
+    def decode(self, scores: Float[Tensor, "R C"], rows: Rows) -> list[tuple[str, ...]]:
         """The labels of every item: its best well-formed sequence, or each row's best label where unconstrained."""
         if self.transitions is None:
-            return self.tagger.decode(scores, lengths)
+            return self.tagger.decode(scores, rows)
         rules = self.transitions
-        items = torch.split(scores.detach().double().cpu(), list(lengths))
+        items = torch.split(scores.detach().double().cpu(), list(rows.lengths))
         paths = [viterbi(item.numpy(), rules.start, rules.step, rules.end) for item in items]
         return [tuple(self.labels[index] for index in path) for path in paths]

@@ -4,6 +4,7 @@ Axes: R rows   D width   C labels
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from ..errors import ConfigError
 from ..nn.dropout import Dropout
 from ..nn.linear import Linear
+from ..nn.rows import Rows
 from ..nn.tanh_layers import tanh_layers
 from . import IGNORE, Head
 
@@ -46,18 +48,20 @@ class Tagger(Head):
         self.inner = Linear(width, wide, compute)
         self.outer = Linear(wide, len(labels), compute)
 
-    def forward(self, vectors: Float[Tensor, "R D"]) -> Float[Tensor, "R C"]:
+    def forward(self, vectors: Float[Tensor, "R D"], rows: Rows | None = None) -> Float[Tensor, "R C"]:
         """A logit for every label."""
         if self.reference:
             return self.outer(self.inner(self.dropout(vectors)))
         return tanh_layers(vectors, self.inner, self.outer, self.dropout)
 
-    def loss(self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"]) -> Float[Tensor, ""]:
+    def loss(
+        self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"], counts: tuple[int, ...] = ()
+    ) -> Float[Tensor, ""]:
         """Cross-entropy in nats, SUMMED over the rows whose gold is not IGNORE."""
         return cross_entropy(scores, gold, ignore_index=IGNORE, reduction="sum")
 
-    def decode(self, scores: Float[Tensor, "R C"], lengths: tuple[int, ...]) -> list[tuple[str, ...]]:
+    def decode(self, scores: Float[Tensor, "R C"], rows: Rows) -> list[tuple[str, ...]]:
         """The label of the highest score of every row, one tuple an item."""
         best = [self.labels[index] for index in scores.argmax(-1).tolist()]
-        ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
-        return [tuple(best[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+        ends = list(accumulate(rows.lengths))
+        return [tuple(best[end - length : end]) for end, length in zip(ends, rows.lengths, strict=True)]

@@ -13,8 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
+from ..batching import Examples, Memory, Source
 from ..errors import DataError, NotStored
-from ..methods.aggregate import Examples, Memory, Source
 from ..train.evaluate import predicted
 from ..types import Document, Encoding, Pieces, Spec
 from .bundle import Run, check_spec

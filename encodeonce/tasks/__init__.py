@@ -5,14 +5,14 @@ say (the label list, a tagging scheme). Everything later (gold ids, scores, a sa
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import ConfigError, RunError
 from ..resolve import available, resolve
-from ..types import Document
+from ..types import IGNORE, Document
 
 __all__ = ["Task", "from_json", "named"]
 
@@ -21,10 +21,11 @@ ALIASES = {"chunk": "chunking"}
 
 
 class Task(ABC):
-    """One label a word. `labels` is empty until `learn`.
+    """What an item's gold is, as a plain value and as an array. `labels` is empty until `learn`.
 
-    `piece` says which of a word's pieces stands for it: "first", "last" or "mean" (spec A7). `head` and `head_options`
-    say which head of `heads/` answers, `metric` which of the scores decides between epochs (higher is better).
+    `piece` says which rows the head sees: a "first", "last" or "mean" piece a word (spec A7), or one of the others of
+    `batching.batch.PIECES`. `head` and `head_options` say which head of `heads/` answers, `metric` which of the scores
+    decides between epochs (higher is better).
     """
 
     head: ClassVar[str]
@@ -50,15 +51,27 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def gold(self, documents: Sequence[Document]) -> list[tuple[str, ...]]:
-        """The gold labels of each document, one a word. DataError names document, word and column of a missing one."""
+    def gold(self, documents: Sequence[Document]) -> list[Any]:
+        """Each document's gold, such as a tuple of labels, one a word. DataError names the place of a missing one."""
 
     @abstractmethod
-    def ids(self, gold: tuple[str, ...]) -> np.ndarray:
-        """Gold labels -> int64 ids; `IGNORE` for a label training never saw: not learned, and scored as a miss."""
+    def ids(self, gold: Any) -> np.ndarray:
+        """One item's gold as an array, what the head's loss takes: int64 or float32, any leading length.
+
+        `IGNORE` stands for a label training never saw: not learned, and scored as a miss.
+        """
+
+    def scored(self, ids: np.ndarray) -> int:
+        """How many units of an item's array the loss counts."""
+        return int((ids != IGNORE).sum())
+
+    def unseen(self, gold: Any) -> Iterable[str]:
+        """Labels of one item's gold that training never saw, as often as they occur."""
+        known = set(self.labels)
+        return (label for label in gold if label not in known)
 
     @abstractmethod
-    def score(self, gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]]) -> dict[str, float | None]:
+    def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float | None]:
         """Scores by name, per cent; counts as they are; None where one is undefined."""
 
     @abstractmethod

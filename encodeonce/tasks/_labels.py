@@ -3,17 +3,19 @@
 Axes: W words of one document
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Int
 
 from ..errors import ConfigError, DataError
-from ..heads import IGNORE
 from ..resolve import nearest
-from ..types import Document
+from ..types import IGNORE, Document
 
 __all__ = ["PIECES", "check_piece", "column_of", "ids_of", "inventory", "refuse_missing"]
+
+log = logging.getLogger("encodeonce")
 
 PIECES = ("first", "last", "mean")
 """Which of a word's pieces may stand for it."""
@@ -51,6 +53,8 @@ def inventory(gold: Iterable[tuple[str, ...]], task: str) -> tuple[str, ...]:
     labels = tuple(sorted({label for labels in gold for label in labels}))
     if not labels:
         raise DataError(f"task {task!r}: no examples: the training documents have no words.")
+    if len(labels) == 1:
+        log.warning("task %s: a single label, %r; every prediction will be it", task, labels[0])
     return labels
 
 

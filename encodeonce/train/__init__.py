@@ -28,6 +28,9 @@ class Trainee(Protocol):
     def modules_of(self) -> dict[str, nn.Module]:
         """Task name -> what it trains. No parameter belongs to two tasks."""
 
+    def groups(self, name: str) -> Mapping[str, Sequence[nn.Parameter]]:
+        """A task's trained parameters by their learning rate: "encoder" what was pre-trained, "head" all else."""
+
     def losses(self, batch: Any, names: Collection[str]) -> dict[str, Tensor]:
         """A scalar to go down for each of these tasks."""
 

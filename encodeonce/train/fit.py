@@ -105,7 +105,8 @@ class _Loop:
         self._check()
         self.log = RunLog(folder)
         self.steps = total_steps(len(train), settings)
-        groups = [list(module.parameters()) for module in self.modules.values()]
+        rates = {"head": settings.learning_rate, "encoder": settings.encoder_learning_rate or settings.learning_rate}
+        groups = [(own, rates[kind]) for name in self.modules for kind, own in method.groups(name).items()]
         self.optimiser, self.schedule = one_cycle(groups, self.steps, settings)
         self.order = np.random.default_rng(settings.seed)
         self.best_weights: dict[str, dict[str, Tensor]] = {}

@@ -20,17 +20,20 @@ def total_steps(n_examples: int, settings: Settings) -> int:
     return math.ceil(n_examples / settings.per_device_train_batch_size) * settings.num_train_epochs
 
 
-def one_cycle(groups: Sequence[Sequence[nn.Parameter]], steps: int, settings: Settings) -> tuple[Adam, OneCycleLR]:
-    """One parameter group for each task, all under one schedule of `steps` steps; the fused Adam where it exists.
+def one_cycle(
+    groups: Sequence[tuple[Sequence[nn.Parameter], float]], steps: int, settings: Settings
+) -> tuple[Adam, OneCycleLR]:
+    """Parameter groups with their peak rates, under one schedule of `steps` steps; the fused Adam where it exists.
 
-    A schedule of a single step has no cycle: it is one step at the start rate, learning_rate / div_factor.
+    A schedule of a single step has no cycle: it is one step at the start rate, peak / div_factor.
     """
-    parameters = [{"params": list(group)} for group in groups]
-    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for group in groups for p in group)
-    optimiser = Adam(parameters, lr=settings.learning_rate, betas=(0.95, 0.999), eps=settings.adam_epsilon, fused=fused)
+    parameters = [{"params": list(group), "lr": rate} for group, rate in groups]
+    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for group, _ in groups for p in group)
+    betas = (0.95, settings.adam_beta2)
+    optimiser = Adam(parameters, lr=settings.learning_rate, betas=betas, eps=settings.adam_epsilon, fused=fused)
     schedule = OneCycleLR(
         optimiser,
-        max_lr=settings.learning_rate,
+        max_lr=[rate for _, rate in groups],
         total_steps=max(steps, 2),
         pct_start=_share(settings.warmup_ratio, max(steps, 2)),
         anneal_strategy="cos",

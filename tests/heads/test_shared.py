@@ -7,6 +7,7 @@ from encodeonce.errors import ConfigError
 from encodeonce.heads import IGNORE, Head
 from encodeonce.heads.span_tagger import SpanTagger
 from encodeonce.heads.tagger import Tagger
+from encodeonce.nn.rows import Rows
 
 WIDTH, LABELS = 10, ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 every_tagger = pytest.mark.parametrize("cls", [Tagger, SpanTagger])
@@ -34,13 +35,13 @@ def test_gold_scores_decode_to_gold(cls: type[Head]) -> None:
     gold = [("B-PER", "I-PER", "O"), ("B-LOC",), ("O", "B-LOC", "I-LOC", "B-PER")]
     ids = torch.tensor([LABELS.index(label) for item in gold for label in item])
     scores = 9.0 * torch.nn.functional.one_hot(ids, len(LABELS))
-    assert cls(WIDTH, LABELS).decode(scores, (3, 1, 4)) == gold
+    assert cls(WIDTH, LABELS).decode(scores, Rows.of((3, 1, 4))) == gold
 
 
 @every_tagger
 def test_no_items_and_no_rows(cls: type[Head]) -> None:
     head = cls(WIDTH, LABELS).eval()
-    assert head.decode(head(torch.zeros(0, WIDTH)), ()) == []
+    assert head.decode(head(torch.zeros(0, WIDTH)), Rows.of(())) == []
 
 
 @every_tagger
@@ -54,7 +55,7 @@ def test_labels_are_checked(cls: type[Head]) -> None:
 @every_tagger
 def test_a_single_label_is_allowed(cls: type[Head]) -> None:
     head = cls(WIDTH, ("O",)).eval()
-    assert head.decode(head(torch.randn(2, WIDTH)), (2,)) == [("O", "O")]
+    assert head.decode(head(torch.randn(2, WIDTH)), Rows.of((2,))) == [("O", "O")]
 
 
 @every_tagger

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from encodeonce.methods.aggregate import Memory
+from encodeonce.batching import Memory
 from encodeonce.types import Document, Encoding, Spec
 
 WIDTH, BLOCKS = 8, 2

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from encodeonce.batching import Memory
 from encodeonce.errors import ConfigError
-from encodeonce.methods.aggregate import VARIANTS, Aggregate, Memory, Variant
+from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.tasks import named
 from encodeonce.types import Document
 
@@ -65,7 +66,7 @@ def test_CA1_layer_weights_of_words_sum_to_one(make_corpus: Corpus, name: str) -
     method = Aggregate.build(Variant(name, **SMALL), memory.spec, [task])
     batch = next(iter(method.batches(method.read(memory, documents), size=4, order=None)))
     weights = method.layer_weights(batch, "upos")
-    assert weights.shape == (sum(batch.words), len(method.layers))
+    assert weights.shape == (sum(batch.choices["mean"].rows.lengths), len(method.layers))
     torch.testing.assert_close(weights.sum(1), torch.ones(len(weights)))
 
 

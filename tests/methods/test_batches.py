@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from encodeonce.batching import Batch, Examples, Memory
+from encodeonce.batching.ahead import ahead
+from encodeonce.batching.batch import collated
+from encodeonce.batching.plan import planned
 from encodeonce.errors import ConfigError
-from encodeonce.methods.aggregate import Aggregate, Batch, Examples, Memory, Variant
-from encodeonce.methods.aggregate.aggregate import planned
-from encodeonce.methods.aggregate.ahead import ahead
+from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.tasks import named
 from encodeonce.types import Document
 
@@ -69,22 +71,54 @@ def test_rows_and_gold_equal_a_loop(make_corpus: Corpus, piece: str) -> None:
             gold += list(examples.gold["upos"][item])
             start += len(word)
         assert torch.equal(batch.packed.views, torch.cat(views, 1))
-        assert batch.rows[piece].tolist() == rows
-        assert batch.pieces_of_word.tolist() == counts
+        choice = batch.choices[piece]
+        assert choice.packed.tolist() == rows
+        assert choice.sizes is None if piece != "mean" else choice.sizes.tolist() == counts
         labels = sorted({label for item in examples.gold["upos"] for label in item})
         assert [labels[i] for i in batch.gold["upos"]] == gold
-        assert batch.words == tuple(len(examples.gold["upos"][i]) for i in batch.items)
+        words = tuple(len(examples.gold["upos"][i]) for i in batch.items)
+        assert batch.counts["upos"] == choice.rows.lengths == words
+        assert choice.rows.word.tolist() == [w for n in words for w in range(n)]
 
 
 def test_mean_piece_is_the_mean_of_a_words_rows(make_corpus: Corpus) -> None:
     method, examples = made(make_corpus, piece="mean")
     batch = next(iter(method.batches(examples, size=4, order=None)))
-    vectors = torch.randn(len(batch.rows["mean"]), 3)
+    choice = batch.choices["mean"]
+    vectors = torch.randn(len(choice.packed), 3)
     means, at = [], 0
-    for count in batch.pieces_of_word.tolist():
+    assert choice.sizes is not None
+    for count in choice.sizes.tolist():
         means.append(vectors[at : at + count].mean(0))
         at += count
-    torch.testing.assert_close(batch.word_vectors(vectors, "mean"), torch.stack(means))
+    torch.testing.assert_close(choice.pooled(vectors), torch.stack(means))
+
+
+@pytest.mark.parametrize("piece", ["root+mean", "pieces", "document", "document-words"])
+def test_other_rows_equal_a_loop(make_corpus: Corpus, piece: str) -> None:
+    documents, memory = make_corpus(11)
+    examples = Examples.read(memory, documents)
+    for items in (np.array([3, 0, 10]), np.array([5])):
+        packed = memory.batch(examples.index[items])
+        choice = collated(examples, items, packed, frozenset([piece]), {}).choices[piece]
+        vectors, rows, lengths, words, start = packed.views[0], [], [], [], 0
+        for item in items:
+            word = memory.word(int(examples.index[item]))
+            own = vectors[start : start + len(word)]
+            means = [own[np.flatnonzero(word == w)].mean(0) for w in range(word.max() + 1)]
+            one = {
+                "root+mean": ([own[0], *means], [-1, *range(len(means))]),
+                "pieces": (list(own), word.tolist()),
+                "document": ([own.mean(0)], [-1]),
+                "document-words": ([own[word >= 0].mean(0)], [-1]),
+            }[piece]
+            rows += one[0]
+            words += one[1]
+            lengths.append(len(one[0]))
+            start += len(word)
+        torch.testing.assert_close(choice.pooled(vectors[choice.packed]), torch.stack(rows))
+        assert choice.rows.lengths == tuple(lengths)
+        assert choice.rows.word.tolist() == words
 
 
 @pytest.mark.parametrize("read_ahead", [0, 1, 3])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encodeonce.batching import Examples, Memory
+from encodeonce.batching.examples import Source, WordTable
 from encodeonce.errors import DataError, NotStored, StoreError
 from encodeonce.heads import IGNORE
-from encodeonce.methods.aggregate import Examples, Memory
-from encodeonce.methods.aggregate.examples import Source, WordTable
 from encodeonce.tasks import named
 from encodeonce.types import Document, Encoding
 
@@ -45,6 +45,9 @@ def test_word_table_equals_a_loop(items: list[tuple[list[int], int, int]]) -> No
     assert table.pieces_of_word.tolist() == counts
     assert table.words_of_item.tolist() == [len(pieces) for pieces, _, _ in items]
     assert table.pieces_of_item.tolist() == [sum(pieces) for pieces, _, _ in items]
+    assert table.word.tolist() == [w for word in words for w in word.tolist()]
+    roots = [next((i for i, w in enumerate(word) if w < 0), 0) for word in words]
+    assert table.root.tolist() == roots
 
 
 def test_a_memory_is_a_source_and_gives_what_it_was_given(make_corpus: Corpus) -> None:
@@ -65,8 +68,8 @@ def test_gold_is_kept_as_strings_and_as_ids(make_corpus: Corpus) -> None:
     examples = Examples.read(memory, documents, [task])
     assert examples.gold["upos"] == tuple(document.columns["upos"] for document in documents)
     flat = [task.labels.index(label) for document in documents for label in document.columns["upos"]]
-    assert examples.ids["upos"].tolist() == flat
-    assert examples.scored_words("upos") == pytest.approx(np.mean([len(document.words) for document in documents]))
+    assert examples.units["upos"].values.tolist() == flat
+    assert examples.units["upos"].scored == pytest.approx(np.mean([len(document.words) for document in documents]))
 
 
 def test_LABELS1_unseen_labels_are_listed_once_and_count_as_misses(
@@ -78,10 +81,8 @@ def test_LABELS1_unseen_labels_are_listed_once_and_count_as_misses(
     changed = [replace(documents[0], columns={"upos": ("NEW",) * words}), documents[1]]
     with caplog.at_level(logging.WARNING, "encodeonce"):
         examples = Examples.read(memory, changed, [task], split="dev")
-    assert caplog.messages == [
-        f"task upos: labels of dev that training never saw, scored as misses (words): 'NEW' ({words})"
-    ]
-    assert examples.ids["upos"][:words].tolist() == [IGNORE] * words
+    assert caplog.messages == [f"task upos: labels of dev that training never saw, scored as misses: 'NEW' ({words})"]
+    assert examples.units["upos"].values[:words].tolist() == [IGNORE] * words
     assert examples.gold["upos"][0] == ("NEW",) * words
     scores = task.score(examples.gold["upos"], [("NOUN",) * words, examples.gold["upos"][1]])
     total = words + len(documents[1].words)
@@ -91,7 +92,7 @@ def test_LABELS1_unseen_labels_are_listed_once_and_count_as_misses(
 def test_what_cannot_be_read_is_refused_by_place(make_corpus: Corpus) -> None:
     documents, memory = make_corpus(3)
     with pytest.raises(DataError, match="corpus:9: the document has no words"):
-        Examples.read(memory, [Document("empty", text="running text", place="corpus:9")])
+        Examples.read(memory, [Document("empty", place="corpus:9")])
     with pytest.raises(NotStored):
         Examples.read(memory, [Document("other", ("never", "encoded"))])
     short = Memory(memory.spec, [Encoding(documents[0].key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from encodeonce.batching import Memory
 from encodeonce.errors import DataError, NotStored, RunError
-from encodeonce.methods.aggregate import VARIANTS, Aggregate, Memory, Variant
+from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.serve.bundle import Run, load, save
 from encodeonce.serve.predictor import Predictor
 from encodeonce.tasks import named

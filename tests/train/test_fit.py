@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from encodeonce.batching import Examples, Memory
 from encodeonce.errors import ConfigError, DataError, RunError
-from encodeonce.methods.aggregate import Aggregate, Examples, Memory, Variant
+from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.tasks import Task, named
 from encodeonce.train.evaluate import evaluate
 from encodeonce.train.fit import Fit, fit

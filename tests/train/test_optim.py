@@ -14,7 +14,7 @@ from encodeonce.train.settings import Settings
 def course(steps: int, **changes: float) -> tuple[list[float], list[float]]:
     """Learning rate and first beta of each optimiser step."""
     weight = nn.Parameter(torch.ones(2))
-    optimiser, schedule = one_cycle([[weight]], steps, Settings(**changes))  # type: ignore[arg-type]
+    optimiser, schedule = one_cycle([([weight], changes.get("learning_rate", 2e-3))], steps, Settings(**changes))  # type: ignore[arg-type]
     rates, betas = [], []
     for _ in range(steps):
         rates.append(optimiser.param_groups[0]["lr"])
@@ -51,6 +51,19 @@ def test_A11_both_phases_are_cosines() -> None:
         assert betas[step] == pytest.approx(beta, rel=1e-6)
 
 
+def test_A14_each_group_has_its_own_peak_under_one_schedule() -> None:
+    slow, fast = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    optimiser, schedule = one_cycle([([slow], 1e-4), ([fast], 2e-3)], 20, Settings(adam_beta2=0.9))
+    seen = []
+    for _ in range(20):
+        seen.append([group["lr"] for group in optimiser.param_groups])
+        assert {group["betas"][1] for group in optimiser.param_groups} == {0.9}
+        optimiser.step()
+        schedule.step()
+    assert max(pair[0] for pair in seen) == pytest.approx(1e-4)
+    assert all(pair[1] == pytest.approx(20 * pair[0]) for pair in seen)
+
+
 @pytest.mark.parametrize("steps", range(1, 12))
 @pytest.mark.parametrize("warmup", [0.1, 0.2, 0.25, 0.3, 0.5])
 def test_short_runs_have_a_schedule_too(steps: int, warmup: float) -> None:
@@ -66,7 +79,7 @@ def test_steps_count_the_last_partial_batch() -> None:
 
 def test_adam_equals_plain_python() -> None:
     weight = nn.Parameter(torch.tensor([0.5, -1.0], dtype=torch.float64))
-    optimiser, schedule = one_cycle([[weight]], 5, Settings())
+    optimiser, schedule = one_cycle([([weight], 2e-3)], 5, Settings())
     w, m, v = [0.5, -1.0], [0.0, 0.0], [0.0, 0.0]
     b1_power = b2_power = 1.0
     for step in range(5):

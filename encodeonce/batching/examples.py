@@ -1,27 +1,27 @@
 """What a pass over a corpus needs beside the states, read once and kept as arrays: nothing is looked up per step.
 
 Axes: N items   T rows of one item (pieces)   W words of all items, end to end   P rows of all items, end to end
+G gold rows of all items, end to end
 """
 
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
-from ...errors import DataError, StoreError
-from ...heads import IGNORE
-from ...nn.packed import Packed
-from ...types import Document, Spec
+from ..errors import DataError, StoreError
+from ..nn.packed import Packed
+from ..types import Document, Spec
 
-__all__ = ["Examples", "Source", "TokenTask", "WordTable"]
+__all__ = ["Examples", "Source", "Supervised", "Units", "WordTable"]
 
 log = logging.getLogger("encodeonce")
 
@@ -56,8 +56,8 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class TokenTask(Protocol):
-    """What this method knows of a task that labels words. See `tasks.Task`."""
+class Supervised(Protocol):
+    """What a method knows of a task. See `tasks.Task`, which says what each of these is."""
 
     @property
     def name(self) -> str: ...
@@ -69,20 +69,33 @@ class TokenTask(Protocol):
     def piece(self) -> str: ...
     @property
     def labels(self) -> tuple[str, ...]: ...
-    def gold(self, documents: Sequence[Document]) -> list[tuple[str, ...]]: ...
-    def ids(self, gold: tuple[str, ...]) -> np.ndarray: ...
+    def gold(self, documents: Sequence[Document]) -> list[Any]: ...
+    def ids(self, gold: Any) -> np.ndarray: ...
+    def scored(self, ids: np.ndarray) -> int: ...
+    def unseen(self, gold: Any) -> Iterable[str]: ...
 
 
 @dataclass(frozen=True)
 class WordTable:
-    """For every word of every item its first, last and all rows, counted from the item's own first row."""
+    """For every word of every item its first, last and all rows, counted from the item's own first row.
 
+    `word` is the word of every row (-1: none), `root` the first special row of each item (row 0 where there is none).
+    """
+
+    word: Int[np.ndarray, " P"]
+    root: Int[np.ndarray, " N"]
     first: Int[np.ndarray, " W"]
     last: Int[np.ndarray, " W"]
-    pieces: Int[np.ndarray, " P"]
+    pieces: Int[np.ndarray, " _"]
     pieces_of_word: Int[np.ndarray, " W"]
     words_of_item: Int[np.ndarray, " N"]
     pieces_of_item: Int[np.ndarray, " N"]
+    rows_of_item: Int[np.ndarray, " N"]
+
+    @cached_property
+    def row_ends(self) -> Int[np.ndarray, " N"]:
+        """Where each item's rows end in `word`."""
+        return np.cumsum(self.rows_of_item)
 
     @cached_property
     def word_ends(self) -> Int[np.ndarray, " N"]:
@@ -106,22 +119,53 @@ class WordTable:
         changes[1:-1] = (flat[1:] != flat[:-1]) | (item[1:] != item[:-1])
         real = flat >= 0
         first, last = real & changes[:-1], real & changes[1:]
+        special, of_special = np.zeros(len(lengths), dtype=np.int64), np.flatnonzero(~real)[::-1]
+        special[item[of_special]] = row[of_special]
         return cls(
+            word=flat,
+            root=special,
             first=row[first],
             last=row[last],
             pieces=row[real],
             pieces_of_word=row[last] - row[first] + 1,
             words_of_item=np.bincount(item[first], minlength=len(lengths)),
             pieces_of_item=np.bincount(item[real], minlength=len(lengths)),
+            rows_of_item=lengths,
         )
+
+
+@dataclass(frozen=True)
+class Units:
+    """One task's gold as arrays, all items end to end: item i has `counts[i]` rows of `values`.
+
+    `scored` is the mean number of units an item that the loss counts: what the loss is divided by, a constant of the
+    corpus.
+    """
+
+    values: Shaped[np.ndarray, "G ..."]
+    counts: Int[np.ndarray, " N"]
+    scored: float
+
+    @cached_property
+    def ends(self) -> Int[np.ndarray, " N"]:
+        """Where each item's rows end."""
+        return np.cumsum(self.counts)
+
+    @classmethod
+    def of(cls, task: "Supervised", gold: Sequence[Any]) -> "Units":
+        """From the gold of every item."""
+        ids = [task.ids(value) for value in gold]
+        counts = np.array([len(one) for one in ids], dtype=np.int64)
+        scored = max(1, sum(task.scored(one) for one in ids)) / max(1, len(ids))
+        return cls(np.concatenate(ids) if ids else np.empty(0, np.int64), counts, scored)
 
 
 @dataclass(frozen=True)
 class Examples:
     """The items of one split in one store: where they are, how long they are, which rows are words, what is gold.
 
-    `gold` holds the gold labels as strings (for scores), `ids` the same as ids of all items end to end (for the loss);
-    both are empty where the documents are only to be predicted.
+    `gold` holds the gold as plain values (for scores), `units` the same as arrays (for the loss); both are
+    empty where the documents are only to be predicted.
     """
 
     source: Source
@@ -130,27 +174,27 @@ class Examples:
     index: Int[np.ndarray, " N"]
     lengths: Int[np.ndarray, " N"]
     words: WordTable
-    gold: Mapping[str, tuple[tuple[str, ...], ...]]
-    ids: Mapping[str, Int[np.ndarray, " W"]]
+    gold: Mapping[str, tuple[Any, ...]]
+    units: Mapping[str, Units]
 
     @classmethod
     def read(
-        cls, source: Source, documents: Sequence[Document], tasks: Sequence[TokenTask] = (), split: str = "train"
+        cls, source: Source, documents: Sequence[Document], tasks: Sequence[Supervised] = (), split: str = "train"
     ) -> "Examples":
         """Examples of documents that `source` holds. `split` names them in messages.
 
         Labels that training never saw are listed once, as a warning. Raises NotStored for a document that is not in the
         store, DataError for one without words or without gold, StoreError where the store and a document disagree.
         """
-        empty = [document for document in documents if not document.words]
+        empty = [document for document in documents if not document.words and not document.text]
         if empty:
-            raise DataError(f"{empty[0].place or empty[0].id}: the document has no words, so no word can be labelled.")
+            raise DataError(f"{empty[0].place or empty[0].id}: the document has no words, so nothing can be labelled.")
         keys = tuple(document.key for document in documents)
         index = source.index(keys)
         words = WordTable.of([source.word(int(i)) for i in index])
         places = tuple(f"{document.place} ({document.id})" if document.place else document.id for document in documents)
         for place, document, there in zip(places, documents, words.words_of_item.tolist(), strict=True):
-            if len(document.words) != there:
+            if document.words and len(document.words) != there:
                 raise StoreError(
                     f"{place}: {len(document.words)} words, but the store has pieces for {there} of them. "
                     "Encode it again."
@@ -158,18 +202,11 @@ class Examples:
         gold = {task.name: tuple(task.gold(documents)) for task in tasks}
         for task in tasks:
             _warn_unseen(task, gold[task.name], split)
-        ids = {
-            task.name: np.concatenate([*(task.ids(labels) for labels in gold[task.name]), np.empty(0, np.int64)])
-            for task in tasks
-        }
-        return cls(source, places, keys, index, np.asarray(source.rows(index), dtype=np.int64), words, gold, ids)
+        units = {task.name: Units.of(task, gold[task.name]) for task in tasks}
+        return cls(source, places, keys, index, np.asarray(source.rows(index), dtype=np.int64), words, gold, units)
 
     def __len__(self) -> int:
         return len(self.index)
-
-    def scored_words(self, task: str) -> float:
-        """Mean number of words an item that the loss counts: what the loss is divided by, a constant of the corpus."""
-        return max(1, int((self.ids[task] != IGNORE).sum())) / max(1, len(self))
 
     def fingerprint(self) -> dict[str, str]:
         """What a resumed run compares: name -> value or SHA-256."""
@@ -181,11 +218,8 @@ class Examples:
         }
 
 
-def _warn_unseen(task: TokenTask, gold: Sequence[tuple[str, ...]], split: str) -> None:
-    known = set(task.labels)
-    unseen = Counter(label for labels in gold for label in labels if label not in known)
+def _warn_unseen(task: Supervised, gold: Sequence[Any], split: str) -> None:
+    unseen = Counter(label for value in gold for label in task.unseen(value))
     if unseen:
         listed = ", ".join(f"{label!r} ({count})" for label, count in sorted(unseen.items()))
-        log.warning(
-            "task %s: labels of %s that training never saw, scored as misses (words): %s", task.name, split, listed
-        )
+        log.warning("task %s: labels of %s that training never saw, scored as misses: %s", task.name, split, listed)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import NotStored
-from ...nn.packed import Packed
-from ...types import Encoding, Spec
+from ..errors import NotStored
+from ..nn.packed import Packed
+from ..types import Encoding, Spec
 
 __all__ = ["Memory"]
 

@@ -1,0 +1,141 @@
+"""Any number of tasks over one read of the stored views: what all methods over stored pieces share.
+
+Axes: P rows of all items   R rows that a head sees   D width   C classes
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..adapters import Adapter
+from ..batching import Batch, Examples, Source, Supervised, planned
+from ..batching.ahead import ahead
+from ..batching.batch import collated
+from ..batching.buffers import Buffers
+from ..errors import ConfigError
+from ..heads import Head
+
+__all__ = ["Multitask", "Part", "checked", "start_seed"]
+
+
+class Part(nn.Module):
+    """What one task trains: an adapter, a head, and the rows that the head sees (`batching.batch.PIECES`)."""
+
+    def __init__(self, adapter: Adapter, head: Head, piece: str) -> None:
+        super().__init__()
+        self.adapter = adapter
+        self.head = head
+        self.piece = piece
+
+    def forward(self, batch: Batch) -> Any:
+        """The head's scores of the batch."""
+        choice = batch.choices[self.piece]
+        return self.head(choice.pooled(self.adapter(batch.packed, choice.packed)), choice.rows)
+
+
+class Multitask(nn.Module):
+    """Tasks share the read of a batch and nothing else: trained together or alone they end at the same weights
+    (up to dropout, whose random numbers they draw from one stream).
+
+    `layers` are the view numbers that are read. `read_ahead` batches are read by a background thread; 0 reads in line.
+    """
+
+    def __init__(self, parts: Mapping[str, Part], layers: Sequence[int], read_ahead: int = 1) -> None:
+        super().__init__()
+        if not parts:
+            raise ConfigError("no task: give at least one, such as 'upos'.")
+        self.parts = nn.ModuleList(parts.values())
+        self.names = tuple(parts)
+        self.layers = tuple(layers)
+        self.read_ahead = read_ahead
+
+    def part(self, name: str) -> Part:
+        """The part of one task."""
+        part = self.parts[self.names.index(name)]
+        assert isinstance(part, Part)
+        return part
+
+    def modules_of(self) -> dict[str, nn.Module]:
+        """Task name -> what it trains; `train` keeps the best weights of each by itself."""
+        return {name: self.part(name) for name in self.names}
+
+    def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
+        """What a task trains, by learning rate."""
+        return {"head": [parameter for parameter in self.part(name).parameters() if parameter.requires_grad]}
+
+    def read(
+        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "train"
+    ) -> Examples:
+        """`Examples.read`; no tasks where there is no gold."""
+        return Examples.read(source, documents, tasks, split)
+
+    def losses(self, batch: Batch, names: Collection[str]) -> dict[str, Float[Tensor, ""]]:
+        """Each task's loss, a scored unit on average over the epoch: its sum times the constant `Batch.scale`."""
+        losses = {}
+        for name in names:
+            part = self.part(name)
+            losses[name] = part.head.loss(part(batch), batch.gold[name], batch.counts[name]) * batch.scale[name]
+        return losses
+
+    def loss(self, batch: Batch) -> Float[Tensor, ""]:
+        """The sum over all tasks."""
+        return torch.stack(list(self.losses(batch, self.names).values())).sum()
+
+    def predict(self, batch: Batch) -> list[dict[str, Any]]:
+        """For each item a prediction a task, of the kind that the task's gold is."""
+        decoded = {}
+        for name in self.names:
+            part = self.part(name)
+            decoded[name] = part.head.decode(part(batch), batch.choices[part.piece].rows)
+        return [{name: decoded[name][b] for name in self.names} for b in range(len(batch.items))]
+
+    def batches(self, examples: Examples, *, size: int, order: np.random.Generator | None) -> Iterator[Batch]:
+        """All examples once: in length buckets in an order drawn from `order`, or as they stand where it is None.
+
+        The order is drawn before the first batch. A batch's views lie in a buffer that is used again once the batch is
+        garbage: keep the batch, not its views.
+        """
+        if size < 1:
+            raise ConfigError(f"batch size {size} must be at least 1.")
+        return ahead(self._read(examples, planned(examples.lengths, size, order), size), self.read_ahead)
+
+    def _read(self, examples: Examples, plan: Sequence[np.ndarray], size: int) -> Iterator[Batch]:
+        pieces = frozenset(self.part(name).piece for name in self.names)
+        scale = {name: 1 / (min(size, len(examples)) * units.scored) for name, units in examples.units.items()}
+        buffers = Buffers()
+        width = examples.source.spec.width
+        upcoming = deque(plan)
+        while upcoming:
+            items = upcoming.popleft()
+            if upcoming:
+                examples.source.prefetch(examples.index[upcoming[0]], self.layers)
+            shape = (len(self.layers), int(examples.lengths[items].sum()), width)
+            out, hold = buffers.take(shape)
+            packed = examples.source.batch(examples.index[items], layers=self.layers, dtype=torch.float32, out=out)
+            batch = collated(examples, items, packed, pieces, scale)
+            hold(batch)
+            yield batch
+            del batch, packed, out
+
+
+def checked(tasks: Sequence[Supervised]) -> Sequence[Supervised]:
+    """The tasks, each learned and each once; ConfigError names the first that is not."""
+    names = [task.name for task in tasks]
+    for task in tasks:
+        if names.count(task.name) > 1:
+            raise ConfigError(f"task {task.name!r} is given twice.")
+        if not task.labels:
+            raise ConfigError(f"task {task.name!r} has no labels yet: task = task.learn(train_documents).")
+    return tasks
+
+
+def start_seed(seed: int, name: str) -> int:
+    """The seed of a task's start values: of the run's seed and the task's name, and of nothing else."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
