@@ -119,10 +119,15 @@ class LiveBlocks(nn.Module):
         def line(slot: str) -> Line:
             return weight_of(block.get_submodule(stack.paths[slot]))
 
-        norms = [block.get_submodule(path) for path in paths.norms]
+        norms: list[Any] = [block.get_submodule(path) for path in paths.norms]
         drop: Any = self.dropouts[place]
         return PostNorm(
-            *(line(slot) for slot in ("query", "key", "value", "attention", "up", "down")),
+            query=line("query"),
+            key=line("key"),
+            value=line("value"),
+            out=line("attention"),
+            up=line("up"),
+            down=line("down"),
             norms=(norms[0], norms[1]),
             drop=(drop[0], drop[1], drop[2]),
             n_heads=stack.model.config.num_attention_heads,
@@ -194,8 +199,9 @@ def _copied(stack: Stack, parts: dict[str, list[nn.Module]]) -> tuple[Stack, nn.
 def _dropouts(stack: Stack, index: int) -> nn.ModuleList:
     """The block's three rates, as dropouts whose masks come from a pool."""
     assert stack.POST_NORM is not None
-    block = stack.blocks[index]
-    return nn.ModuleList(Dropout(float(block.get_submodule(p).p) if p else 0.0) for p in stack.POST_NORM.drop)
+    block: Any = stack.blocks[index]
+    rates = [float(block.get_submodule(path).p) if path else 0.0 for path in stack.POST_NORM.drop]
+    return nn.ModuleList(Dropout(rate) for rate in rates)
 
 
 def _without_frozen(module: nn.Module, state: dict[str, Tensor], prefix: str, _: dict[str, Any]) -> None:
