@@ -30,6 +30,15 @@ class DebertaV2(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.layer)
 
+    def tables(self) -> list[nn.Module]:
+        encoder = self.model.encoder
+        found = [getattr(encoder, name, None) for name in ("rel_embeddings", "LayerNorm")]
+        return [table for table in found if table is not None]
+
+    def own(self, index: int) -> list[nn.Module]:
+        conv = self.model.encoder.conv
+        return [self.blocks[index]] if index or conv is None else [self.blocks[index], conv]
+
     def embed(
         self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"], segments: Segments
     ) -> Float[Tensor, "B T D"]:

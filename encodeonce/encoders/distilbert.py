@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Segments, Stack
+from .stack import PostNormPaths, Segments, Stack
 
 __all__ = ["DistilBert"]
 
@@ -24,6 +24,9 @@ class DistilBert(Stack):
         "up": "ffn.lin1",
         "down": "ffn.lin2",
     }
+    POST_NORM: ClassVar = PostNormPaths(
+        norms=("sa_layer_norm", "output_layer_norm"), drop=("attention.dropout", "", "ffn.dropout")
+    )
 
     @property
     def blocks(self) -> list[nn.Module]:

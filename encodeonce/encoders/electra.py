@@ -4,7 +4,7 @@ Axes: B items   T pieces   D width   E width of piece vectors
 """
 
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._bert_blocks import BertBlocks
 from .stack import Segments
@@ -14,6 +14,10 @@ __all__ = ["Electra"]
 
 class Electra(BertBlocks):
     """View 0 is the embedding after its projection to D, where E differs from D."""
+
+    def entrance(self) -> list[nn.Module]:
+        own = [self.model.embeddings]
+        return [*own, self.model.embeddings_project] if hasattr(self.model, "embeddings_project") else own
 
     def embed(
         self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"], segments: Segments

@@ -30,10 +30,16 @@ class GPT2(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.h)
 
+    def entrance(self) -> list[nn.Module]:
+        return [self.model.wte, self.model.wpe, self.model.drop]
+
+    def closing(self) -> list[nn.Module]:
+        return [self.model.ln_f]
+
     def embed(
         self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
     ) -> Float[Tensor, "B T D"]:
-        return vectors + self.model.wpe(positions)
+        return self.model.drop(vectors + self.model.wpe(positions))
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         if mask is None and self.model.config._attn_implementation == "sdpa":

@@ -31,6 +31,9 @@ class ModernBert(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.layers)
 
+    def closing(self) -> list[nn.Module]:
+        return [self.model.final_norm]
+
     def embed(
         self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
     ) -> Float[Tensor, "B T D"]:

@@ -29,6 +29,9 @@ class MPNet(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.layer)
 
+    def tables(self) -> list[nn.Module]:
+        return [self.model.encoder.relative_attention_bias]
+
     def embed(
         self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
     ) -> Float[Tensor, "B T D"]:

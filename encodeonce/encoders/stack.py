@@ -9,6 +9,7 @@ H heads   S pieces as keys
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,10 +23,19 @@ from .checkpoint import n_blocks, usable_window, width
 from .loading import load_model
 from .slots import edited
 
-__all__ = ["Segments", "Stack", "additive", "distances", "ranks"]
+__all__ = ["PostNormPaths", "Segments", "Stack", "additive", "distances", "ranks"]
 
 Mask = Bool[Tensor, "B T"] | Bool[Tensor, "B T T"] | None
 Segments = Int[Tensor, "#B T"] | None
+
+
+@dataclass(frozen=True)
+class PostNormPaths:
+    """Module paths inside a block: of the norms after attention and after feed-forward, and of the dropouts after the
+    softmax, after attention and after feed-forward ("": there is none)."""
+
+    norms: tuple[str, str]
+    drop: tuple[str, str, str]
 
 
 def ranks(mask: Bool[Tensor, "B T"] | Bool[Tensor, "B T T"]) -> Int[Tensor, "B T"]:
@@ -67,6 +77,8 @@ class Stack(nn.Module, ABC):
     """Whether there is a longest input that the model can be given at all."""
     AUTO: ClassVar[str] = "AutoModel"
     """The `transformers` class that loads the family."""
+    POST_NORM: ClassVar[PostNormPaths | None] = None
+    """Where the norms and dropouts of a post-norm block are; None in families whose blocks are something else."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -113,6 +125,22 @@ class Stack(nn.Module, ABC):
     @abstractmethod
     def blocks(self) -> list[nn.Module]:
         """The blocks in the order they run; a shared block stands in it once for every run."""
+
+    def entrance(self) -> list[nn.Module]:
+        """What `lookup` and `place` are made of."""
+        return [self.model.embeddings]
+
+    def tables(self) -> list[nn.Module]:
+        """What `context` is made of: positions that all blocks share."""
+        return []
+
+    def own(self, index: int) -> list[nn.Module]:
+        """What `block` of this number is made of."""
+        return [self.blocks[index]]
+
+    def closing(self) -> list[nn.Module]:
+        """What `finish` is made of."""
+        return []
 
     @abstractmethod
     def embed(

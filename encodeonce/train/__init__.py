@@ -26,13 +26,16 @@ class Trainee(Protocol):
     """A method whose tasks are trained side by side: each has its own parameters, loss and best epoch."""
 
     def modules_of(self) -> dict[str, nn.Module]:
-        """Task name -> what it trains. No parameter belongs to two tasks."""
+        """What is trained by itself, by name: a task's own parameters, or those that several tasks share."""
+
+    def tasks_of(self, name: str) -> Sequence[str]:
+        """The tasks that one of `modules_of` answers."""
 
     def groups(self, name: str) -> Mapping[str, Sequence[nn.Parameter]]:
-        """A task's trained parameters by their learning rate: "encoder" what was pre-trained, "head" all else."""
+        """A module's trained parameters by their learning rate: "encoder" what was pre-trained, "head" all else."""
 
     def losses(self, batch: Any, names: Collection[str]) -> dict[str, Tensor]:
-        """A scalar to go down for each of these tasks."""
+        """A scalar to go down for each of these modules."""
 
     def predict(self, batch: Any) -> list[dict[str, Any]]:
         """For each example of the batch, in order, a prediction a task."""
