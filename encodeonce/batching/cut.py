@@ -23,6 +23,7 @@ class Cut:
         self.spec = spec
         self._places = {item.key: place for place, item in enumerate(pieces)}
         self._ids = [torch.from_numpy(item.ids.astype(np.int64)) for item in pieces]
+        self._segments = [item.segments for item in pieces]
         self._words = [item.word for item in pieces]
 
     def index(self, keys: Sequence[str]) -> np.ndarray:
@@ -53,7 +54,14 @@ class Cut:
             raise ConfigError(f"views {list(layers)} cannot be read from piece ids: read them from a store.")
         ids = torch.cat([self._ids[i] for i in index])
         lengths = tuple(len(self._ids[i]) for i in index)
-        return Packed(torch.empty(0, len(ids), self.spec.width, dtype=dtype), lengths, ids)
+        return Packed(torch.empty(0, len(ids), self.spec.width, dtype=dtype), lengths, ids, self._segments_of(index))
+
+    def _segments_of(self, index: np.ndarray) -> Tensor | None:
+        found = [self._segments[i] for i in index]
+        if all(one is None for one in found):
+            return None
+        known = [np.zeros(len(self._ids[i])) if one is None else one for i, one in zip(index, found, strict=True)]
+        return torch.from_numpy(np.concatenate(known).astype(np.int64))
 
     def prefetch(self, index: np.ndarray, layers: Sequence[int] | None = None) -> None:
         """Nothing to fetch."""

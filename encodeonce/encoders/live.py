@@ -75,10 +75,13 @@ class LiveBlocks(nn.Module):
         assert isinstance(stack, Stack)
         return stack
 
-    def enter(self, ids: Int[Tensor, " P"], lengths: Sequence[int]) -> Float[Tensor, "P D"]:
+    def enter(
+        self, ids: Int[Tensor, " P"], lengths: Sequence[int], segments: Int[Tensor, " P"] | None = None
+    ) -> Float[Tensor, "P D"]:
         """View 0 of the items' piece ids. EncoderError where an item is longer than the encoder's window."""
         positions = np.concatenate([np.arange(length) for length in lengths])
-        return self.stack.place(self.stack.lookup(ids[None]), torch.from_numpy(positions).to(ids.device)[None])[0]
+        at = torch.from_numpy(positions).to(ids.device)[None]
+        return self.stack.place(self.stack.lookup(ids[None]), at, None if segments is None else segments[None])[0]
 
     def forward(
         self, states: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None = None

@@ -28,11 +28,13 @@ class Packed:
     `lengths` is host memory on purpose: loops over items never wait for a device.
     The means are computed at first use and kept, so that several adapters reading one batch share them.
     `ids` are the rows' piece ids where a method runs the embeddings itself; it may then read no view at all (L = 0).
+    `segments` tell the texts of pairs apart, for those embeddings (None: there is no pair).
     """
 
     views: Float[Tensor, "L P D"]
     lengths: tuple[int, ...]
     ids: Int[Tensor, " P"] | None = None
+    segments: Int[Tensor, " P"] | None = None
 
     def __post_init__(self) -> None:
         if sum(self.lengths) != self.views.shape[1]:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from encodeonce.batching.cut import Cut
 from encodeonce.encoders import checkpoint as files
+from encodeonce.encoders.live import LiveBlocks
 from encodeonce.encoders.pieces import Cutter, load_tokenizer
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError, EncoderError
@@ -53,6 +55,16 @@ def test_pieces_and_every_view_equal_transformers(family: str, checkpoint: Calla
         segments = None if cut.segments is None else torch.from_numpy(cut.segments).long()[None]
         first = stack.place(stack.lookup(encoding["input_ids"]), segments=segments)
         assert torch.equal(torch.stack([first, *stack.run(first, None)])[:, 0], expected)
+
+
+def test_a_pair_enters_trained_embeddings_with_its_segments(family: str, checkpoint: Callable[..., Path]) -> None:
+    model = Pretrained(checkpoint(family))
+    pieces = model.cut(documents())
+    packed = Cut(model.spec(), pieces).batch(np.array([4, 1, 0]))
+    entered = LiveBlocks(model.stack(), [0], embeddings=True).eval().enter(packed.ids, packed.lengths, packed.segments)
+    views = dict(model.encode(pieces))
+    np.testing.assert_allclose(entered.detach(), np.concatenate([views[i][0] for i in (4, 1, 0)]), atol=1e-5)
+    assert (packed.segments is None) == all(cut.segments is None for cut in pieces)
 
 
 def test_the_words_of_the_second_text_are_numbered_on(family: str, checkpoint: Callable[..., Path]) -> None:

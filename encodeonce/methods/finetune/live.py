@@ -50,4 +50,4 @@ class Live(Adapter):
             return at_least_fp32(batch.views[0])
         if n_views or batch.ids is None:
             raise ConfigError(f"live blocks read one view, or piece ids and no view; the batch has {n_views} views.")
-        return self.blocks.enter(batch.ids, batch.lengths)
+        return self.blocks.enter(batch.ids, batch.lengths, batch.segments)
