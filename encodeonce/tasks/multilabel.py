@@ -27,6 +27,7 @@ class Multilabel(DocumentTask):
     is predicted where its probability is above `threshold`. See `DocumentTask` for the other settings.
     """
 
+    column: str = "labels"
     separator: str = "|"
     threshold: float = 0.5
 
