@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from ..batching import Examples
-from ..errors import NotStored
-from ..methods.aggregate import Aggregate
+from ..errors import ConfigError, NotStored
+from ..methods.multitask import Multitask
 from ..report.plots import Heat
 from ..serve.predictor import Predictor
 from ..store import Store
@@ -27,6 +27,10 @@ def layer_reading(
 ) -> list[Heat]:
     """One panel a task (all where none is named), labels by falling count. `by` is "gold" or "predicted"."""
     run = predictor.run
+    if not run.method.layers:
+        raise ConfigError(
+            "this run was fine-tuned from piece ids and reads no stored layer: there is no weight to show."
+        )
     documents = [document for document in documents if document.words]
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]
     if by == "predicted":
@@ -40,7 +44,7 @@ def layer_reading(
 
 
 def mean_weights(
-    method: Aggregate, examples: Examples, task: str, labels: Sequence[tuple[str, ...]], size: int = 32
+    method: Multitask, examples: Examples, task: str, labels: Sequence[tuple[str, ...]], size: int = 32
 ) -> Heat:
     """The mean of `layer_weights` over the words of each label: [C, L], lines sum to 1; labels by falling count."""
     names = sorted({label for line in labels for label in line})
