@@ -13,7 +13,7 @@ import torch
 
 from ..batching import Examples
 from ..errors import ConfigError, NotStored
-from ..methods.aggregate import Aggregate
+from ..methods.multitask import Multitask
 from ..report.plots import Heat
 from ..serve.predictor import Predictor
 from ..store import Store
@@ -30,6 +30,10 @@ def layer_reading(
     ConfigError for a task whose rows have not one label each: numbers, and sets of labels.
     """
     run = predictor.run
+    if not run.method.layers:
+        raise ConfigError(
+            "this run was fine-tuned from piece ids and reads no stored layer: there is no weight to show."
+        )
     documents = [document for document in documents if document.words or document.text.strip()]
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]
     unread = next((task for task in chosen if not task.needs_words and task.head != "classifier"), None)
@@ -47,7 +51,7 @@ def layer_reading(
 
 
 def mean_weights(
-    method: Aggregate, examples: Examples, task: str, labels: Sequence[tuple[str, ...]], size: int = 32
+    method: Multitask, examples: Examples, task: str, labels: Sequence[tuple[str, ...]], size: int = 32
 ) -> Heat:
     """The mean of `layer_weights` over the words of each label: [C, L], lines sum to 1; labels by falling count."""
     names = sorted({label for line in labels for label in line})

@@ -1,6 +1,6 @@
 """Any number of tasks over one read of the stored views: what all methods over stored pieces share.
 
-Axes: P rows of all items   R rows that a head sees   D width   C classes
+Axes: L views   P rows of all items   R rows that a head sees   D width   C classes
 """
 
 import hashlib
@@ -115,6 +115,12 @@ class Multitask(nn.Module):
             if probabilities:
                 decoded[name] = list(zip(decoded[name], part.head.probabilities(scores, rows), strict=True))
         return [{name: decoded[name][b] for name in self.names} for b in range(len(batch.items))]
+
+    def layer_weights(self, batch: Batch, name: str) -> Float[Tensor, "R L"]:
+        """How much of each view of `layers` a task's adapter reads for every row of its head; rows sum to 1."""
+        part = self.part(name)
+        choice = batch.choices[part.piece]
+        return choice.pooled(part.adapter.layer_weights(batch.packed, choice.packed))
 
     def batches(self, examples: Examples, *, size: int, order: np.random.Generator | None) -> Iterator[Batch]:
         """All examples once: in length buckets in an order drawn from `order`, or as they stand where it is None.

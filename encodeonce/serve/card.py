@@ -19,7 +19,7 @@ def card(config: Mapping[str, Any]) -> str:
         "",
         f"# {', '.join(names)} over {spec['encoder']}",
         "",
-        f"Adapter `{config['variant']['name']}` and a head a task, trained on the frozen encoder's stored layers.",
+        _made(config),
         "",
         "## Scores",
         "",
@@ -55,6 +55,14 @@ def card(config: Mapping[str, Any]) -> str:
         ", ".join(f"{name} {version}" for name, version in config["versions"].items()) + ".",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _made(config: Mapping[str, Any]) -> str:
+    variant = config["variant"]
+    if config["method"] == "aggregate":
+        return f"Adapter `{variant['name']}` and a head a task, trained on the frozen encoder's stored layers."
+    below = "a trunk for all tasks" if variant["shared"] else "blocks for each task"
+    return f"`{variant['name']}`: {below}, copied from the encoder and trained, and a head a task."
 
 
 def _name(task: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from ..batching import Examples, Memory, Source
+from ..batching import Cut, Memory, Source
 from ..errors import NotStored
 from ..types import Document, Encoding, Pieces, Spec
 from .bundle import Run, check_spec
@@ -103,7 +103,9 @@ class Predictor:
 
     def _not_stored(self, documents: Sequence[Document]) -> set[str]:
         keys = [document.key for document in documents]
-        lacking = range(len(keys)) if self.store is None else self.store.missing(keys)
+        lacking: Sequence[int] = range(len(keys))
+        if self.store is not None and self.run.method.layers:
+            lacking = self.store.missing(keys)
         live = {keys[i] for i in lacking}
         if live and self.encoder is None:
             first = documents[next(iter(lacking))]
@@ -113,11 +115,14 @@ class Predictor:
             )
         return live
 
-    def _encoded(self, documents: Sequence[Document]) -> Memory:
+    def _encoded(self, documents: Sequence[Document]) -> Source:
+        """The views that the run reads, or piece ids where it reads none."""
         assert self.encoder is not None
         layers, dtype = self.run.method.layers, ROUNDED.get(self.run.spec.dtype)
         distinct = list({document.key: document for document in documents}.values())
         pieces = self.encoder.cut(distinct)
+        if not layers:
+            return Cut(self.run.spec, pieces)
         encodings = []
         for i, states in self.encoder.encode(pieces, list(layers)):
             if dtype is not None:
@@ -135,7 +140,7 @@ class Predictor:
         answers: list[dict[str, Any]],
     ) -> None:
         method, found = self.run.method, []
-        examples = Examples.read(source, [documents[i] for i in which])
+        examples = method.read(source, [documents[i] for i in which])
         method.eval()
         with torch.no_grad():
             for batch in method.batches(examples, size=size, order=None):

@@ -1,6 +1,6 @@
 """The named settings: which blocks are trained, on what, with or without low-rank terms (spec A6)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ class Tuning:
 
     name: str = "live_mix"
     live: int | None = None
-    blocks: tuple[int, ...] = ()
+    blocks: Sequence[int] = ()
     over: str = "linear"
     key_width: int = 64
     n_heads: int = 4
@@ -104,7 +104,7 @@ class Tuning:
             raise ConfigError(f"live={live} must lie between 0 and {total}, the encoder's blocks.")
         if self.name == "live_mix":
             first = (total - live) // 2
-            blocks = self.blocks or tuple(range(first, first + live))
+            blocks = tuple(self.blocks) or tuple(range(first, first + live))
             if max(blocks) >= total or min(blocks) < 0:
                 raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {total - 1}.")
             return Plan(blocks, spec.layers, final=False, mixed=True)
