@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import elu_, layer_norm, linear
+from torch.nn.functional import elu_, linear
 
+from . import pair_kernel
 from .dropout import Dropout
 from .linear import Linear
 
@@ -34,6 +35,14 @@ class Block(NamedTuple):
     row_end: int
     column: int
     column_end: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.row, self.row_end)
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.column, self.column_end)
 
     @property
     def size(self) -> int:
@@ -144,13 +153,15 @@ class _Scores(torch.autograd.Function):
         blocks: tuple[Block, ...],
         masks: list[Tensor | None],
     ) -> Float[Tensor, "N C"]:
+        left, right = left.contiguous(), right.contiguous()
         ctx.save_for_backward(left, right, gain, shift, weight)
         ctx.blocks, ctx.masks, ctx.eps = blocks, masks, eps
+        ways = _Compiled if pair_kernel.usable(left, right, gain, shift) else _Tensors
         scores = left.new_empty(sum(block.size for block in blocks), len(weight))
         at = 0
         for block, mask in zip(blocks, masks, strict=True):
-            normed = layer_norm(_sums(left, right, block), left.shape[1:], gain, shift, eps)
-            torch.addmm(bias, _bent(normed, mask), weight.T, out=scores[at : at + block.size])
+            bent = ways(left, right, gain, shift, mask, eps, block).out
+            torch.addmm(bias, bent, weight.T, out=scores[at : at + block.size])
             at += block.size
         return scores
 
@@ -158,36 +169,68 @@ class _Scores(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         left, right, gain, shift, weight = ctx.saved_tensors
-        to_left, to_right, to_gain, to_shift, to_weight = map(torch.zeros_like, ctx.saved_tensors)
+        ways = _Compiled if pair_kernel.usable(left, right, gain, shift) else _Tensors
+        *into, to_weight = map(torch.zeros_like, ctx.saved_tensors)
         at = 0
         for block, mask in zip(ctx.blocks, ctx.masks, strict=True):
             slope = slopes[0][at : at + block.size]
             at += block.size
-            summed = _sums(left, right, block)
-            normed, mean, spread = torch.native_layer_norm(summed, left.shape[1:], gain, shift, ctx.eps)
-            bent = _bent(normed, mask)
-            to_weight.addmm_(slope.T, bent)
-            to_normed = torch.ops.aten.elu_backward(slope @ weight, 1.0, 1.0, 1.0, True, bent)
-            if mask is not None:
-                to_normed *= mask.to(to_normed)
-            found = torch.ops.aten.native_layer_norm_backward(
-                to_normed, summed, left.shape[1:], mean, spread, gain, shift, [True, True, True]
-            )
-            to_summed = found[0].view(block.row_end - block.row, -1, left.shape[1])
-            to_left[block.row : block.row_end] += to_summed.sum(1)
-            to_right[block.column : block.column_end] += to_summed.sum(0)
-            to_gain += found[1]
-            to_shift += found[2]
-        return to_left, to_right, to_gain, to_shift, to_weight, slopes[0].sum(0), None, None, None
+            made = ways(left, right, gain, shift, mask, ctx.eps, block)
+            to_weight.addmm_(slope.T, made.out)
+            made.slopes(slope @ weight, into[0][block.rows], into[1][block.columns], into[2], into[3])
+        return *into, to_weight, slopes[0].sum(0), None, None, None
 
 
-def _sums(left: Float[Tensor, "W U"], right: Float[Tensor, "W U"], block: Block) -> Float[Tensor, "N U"]:
-    rows, columns = left[block.row : block.row_end], right[block.column : block.column_end]
-    return (rows[:, None] + columns).flatten(0, 1)
+class _Compiled:
+    """ELU(mask * LN(left_i + right_j)) of one block as `out`, and the way back."""
+
+    def __init__(
+        self,
+        left: Float[Tensor, "W U"],
+        right: Float[Tensor, "W U"],
+        gain: Float[Tensor, " U"],
+        shift: Float[Tensor, " U"],
+        mask: Float[Tensor, "N U"] | None,
+        eps: float,
+        block: Block,
+    ) -> None:
+        self.given = left[block.rows], right[block.columns], gain, mask
+        self.made = pair_kernel.features(left[block.rows], right[block.columns], gain, shift, mask, eps)
+        self.out = self.made[0]
+
+    def slopes(self, slope: Tensor, *into: Tensor) -> None:
+        """Adds to the gradients of left, right, gain and shift; `slope` is spoilt."""
+        pair_kernel.slopes(slope, *self.given, self.made, into)  # type: ignore[arg-type]
 
 
-def _bent(normed: Float[Tensor, "N U"], mask: Float[Tensor, "N U"] | None) -> Float[Tensor, "N U"]:
-    """ELU(mask * normed), in place."""
-    if mask is not None:
-        normed *= mask.to(normed)
-    return elu_(normed)
+class _Tensors:
+    """The same by tensor operations, for any type and device."""
+
+    def __init__(
+        self,
+        left: Float[Tensor, "W U"],
+        right: Float[Tensor, "W U"],
+        gain: Float[Tensor, " U"],
+        shift: Float[Tensor, " U"],
+        mask: Float[Tensor, "N U"] | None,
+        eps: float,
+        block: Block,
+    ) -> None:
+        self.gain, self.shift = gain, shift
+        self.mask = None if mask is None else mask.to(left)
+        self.summed = (left[block.rows, None] + right[block.columns]).flatten(0, 1)
+        self.out, *self.statistics = torch.native_layer_norm(self.summed, left.shape[1:], gain, shift, eps)
+        if self.mask is not None:
+            self.out *= self.mask
+        elu_(self.out)
+
+    def slopes(self, slope: Tensor, *into: Tensor) -> None:
+        """Adds to the gradients of left, right, gain and shift."""
+        slope = torch.ops.aten.elu_backward(slope, 1.0, 1.0, 1.0, True, self.out)
+        if self.mask is not None:
+            slope *= self.mask
+        shape, parameters = slope.shape[1:], (self.gain, self.shift, [True, True, True])
+        found = torch.ops.aten.native_layer_norm_backward(slope, self.summed, shape, *self.statistics, *parameters)
+        to_summed = found[0].unflatten(0, (len(into[0]), len(into[1])))
+        for gradient, part in zip(into, (to_summed.sum(1), to_summed.sum(0), *found[1:]), strict=True):
+            gradient += part

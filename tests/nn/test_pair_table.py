@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, layer_norm, linear
 
-from encodeonce.nn import pair_table
+from encodeonce.nn import pair_kernel, pair_table
 from encodeonce.nn.pair_table import Cells, PairTable
 
 WIDTH, OUTPUTS = 5, 3
@@ -107,3 +107,23 @@ def test_dropout_masks_what_is_normed_and_the_way_back_uses_the_same_mask() -> N
     other = torch.autograd.grad(theirs.square().sum(), list(table.parameters()))
     for one, two in zip(mine, other, strict=True):
         torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("width", [1, 15, 16, 37, 300])
+def test_the_compiled_kernel_equals_tensor_operations(
+    monkeypatch: pytest.MonkeyPatch, width: int, dropout: float
+) -> None:
+    """Scores and all gradients in fp32; a machine without a compiler compares tensor operations with themselves."""
+    table = PairTable(width, OUTPUTS, dropout)
+    torch.nn.init.normal_(table.norm.weight)
+    own, shared = torch.randn(2, sum(LENGTHS), width, requires_grad=True).unbind(0)
+    found = []
+    for usable in (True, False):
+        if not usable:
+            monkeypatch.setattr(pair_kernel, "usable", lambda *tensors: False)
+        torch.manual_seed(0)
+        scores = table(own, shared, LENGTHS, WORDS, COUNTS, Cells.of(COUNTS))
+        found.append((scores, *torch.autograd.grad(scores.sin().sum(), [own, shared, *table.parameters()])))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-4, rtol=2e-4)
