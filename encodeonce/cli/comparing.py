@@ -76,7 +76,8 @@ class Comparison:
     def rows(self) -> list[ResultsRow]:
         """The rows of `results.jsonl` that belong to these methods and seeds, a row a cell."""
         found = latest(read_rows(self.folder / "results.jsonl"))
-        return [row for row in found if row.method in self.methods and row.seed in self.seeds]
+        wanted = [row for row in found if row.method in self.methods and row.seed in self.seeds]
+        return sorted(wanted, key=lambda row: self.methods.index(row.method))
 
     def _agree(self) -> None:
         """Keep the config, or compare it with the one that the finished cells were made by."""
@@ -143,7 +144,8 @@ class Comparison:
         """Rows of a rate that a wider grid no longer chooses go to `grid.jsonl`: results hold one rate a task."""
         path = self.folder / "results.jsonl"
         chosen = {task.name: self._variant(rate) for task, rate in rates.items()}
-        kept, moved = [], []
+        kept: list[ResultsRow] = []
+        moved: list[ResultsRow] = []
         for row in read_rows(path):
             mine = row.method == method and row.task in chosen
             variant = _without_company(row).variant
