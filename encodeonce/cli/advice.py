@@ -132,27 +132,29 @@ def _live(facts: Facts, store: bool) -> Advice:
         return Advice("live", "0", f"one live block already costs over a quarter of all {all_} an epoch")
     depth = max(within)
     part = 100 * facts.live[depth] / whole
-    text = (
-        f"up to here an epoch costs at most a quarter of fine-tuning's: {seconds_text(facts.live[depth])}, {part:.0f} %"
-    )
-    return Advice("live", f"0 to {depth}", text)
+    text = f"an epoch takes {seconds_text(facts.live[depth])}, {part:.0f} % of fine-tuning's; deeper, over a quarter"
+    return Advice("live", str(depth), text)
 
 
 def bytes_text(n: float) -> str:
     """With three digits and a unit of a thousand."""
     units: Sequence[str] = ("B", "kB", "MB", "GB", "TB", "PB")
-    for unit in units:
-        if n < 999.5 or unit == units[-1]:
-            return f"{n:.3g} {unit}" if n >= 1 or unit == "B" else f"{n:.2f} {unit}"
-        n /= 1000
-    raise AssertionError
+    power = 0
+    while n >= 999.5 and power < len(units) - 1:
+        n, power = n / 1000, power + 1
+    return f"{_three(n)} {units[power]}"
 
 
 def seconds_text(seconds: float) -> str:
-    """Milliseconds to days, with two or three digits."""
+    """Milliseconds to days, with three digits."""
     if seconds < 1:
-        return f"{1e3 * seconds:.3g} ms"
-    for unit, length, next_ in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
-        if seconds < length * next_:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds / 86400:.3g} days"
+        return f"{_three(1e3 * seconds)} ms"
+    for unit, length, last in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        if seconds < length * last:
+            return f"{_three(seconds / length)} {unit}"
+    return f"{_three(seconds / 86400)} days"
+
+
+def _three(n: float) -> str:
+    """Three digits: 1.70, 85.4, 854."""
+    return f"{n:#.3g}".rstrip(".") if n < 1000 else f"{n:,.0f}"

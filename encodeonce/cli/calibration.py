@@ -36,6 +36,8 @@ KEPT_BYTES = 256 * 2**20
 """Views that are kept for the timed training steps: more than a processor's cache holds."""
 MOST_ROUNDS, FEWEST_ROUNDS = 8, 3
 ENCODING_STRATA, LIVE_STRATA = 5, 3
+ROWS = 256
+"""Pieces that a timed part of a batch has at least: products of fewer rows are slower a row."""
 BRIEF = 0.1
 """Seconds of two windows below which a whole batch is timed before the parts are chosen."""
 SAMPLED_BATCHES = 8
@@ -88,12 +90,12 @@ class Encoded:
 
 
 def encoding_seconds(
-    model: Pretrained, spec: Spec, shown: Shown, until: float, order: np.random.Generator, clock: Clock
+    model: Pretrained, spec: Spec, shown: Shown, budget: float, order: np.random.Generator, clock: Clock
 ) -> Encoded:
     """Batches as a real pass makes them, some of each length, encoded and brought into the stored type.
 
-    `until` is the moment of the clock to end at; three rounds are done in any case. Where a whole batch would take
-    too long, a part of it is timed. Extrapolated by multiply-accumulates, attention's square included.
+    It takes about `budget` seconds beside loading, and three rounds in any case: where a whole batch would take too
+    long, a part of it is timed. Extrapolated by multiply-accumulates, attention's square included.
     """
     shape, kept = model.shape, _Kept(spec)
     plan = [np.array(batch) for batch in batches(shown.lengths, model.batch_pieces)]
@@ -112,7 +114,7 @@ def encoding_seconds(
     middle = plan[len(plan) // 2]
     first, _ = timed(middle[:2])
     seconds, cost = timed(middle[:2])
-    load = max(0.0, first - seconds)
+    load, until = max(0.0, first - seconds), clock() + budget
     if seconds < BRIEF:
         seconds, cost = timed(middle)
     per_round = sum(costs[stratum].mean() for stratum in strata) * seconds / cost
@@ -120,7 +122,7 @@ def encoding_seconds(
     rounds = []
     for _ in _rounds(until, clock):
         chosen = [plan[order.choice(stratum)] for stratum in strata]
-        rounds.append([timed(batch[: max(1, round(part * len(batch)))]) for batch in chosen])
+        rounds.append([timed(batch[: _enough(part, len(batch), int(lengths[batch[0]]))]) for batch in chosen])
     totals = [float((costs[stratum] * weight[stratum]).sum()) for stratum in strata]
     absent = [_share(shown, lengths, shape, np.concatenate([plan[b] for b in stratum])) for stratum in strata]
     missing = extrapolated([total * share for total, share in zip(totals, absent, strict=True)], rounds)
@@ -134,7 +136,7 @@ def cached_seconds(
     items: Items,
     rows: np.ndarray,
     settings: Settings,
-    until: float,
+    budget: float,
     order: np.random.Generator,
     clock: Clock,
 ) -> Estimate:
@@ -142,7 +144,7 @@ def cached_seconds(
 
     Each round is all batches of a fresh sample of the items.
     """
-    size = settings.per_device_train_batch_size
+    size, until = settings.per_device_train_batch_size, clock() + budget
     method = Aggregate.build(variant, spec, tasks, settings.seed).train()
     groups = [(own, settings.learning_rate) for name in method.names for own in method.groups(name).values()]
     optimiser, schedule = one_cycle(groups, (MOST_ROUNDS + 1) * SAMPLED_BATCHES, settings)
@@ -166,7 +168,7 @@ def cached_seconds(
 
 
 def live_seconds(
-    model: Pretrained, items: Items, settings: Settings, until: float, order: np.random.Generator, clock: Clock
+    model: Pretrained, items: Items, settings: Settings, budget: float, order: np.random.Generator, clock: Clock
 ) -> dict[int, Estimate]:
     """Seconds of an epoch of fine-tuning by the number of live blocks, from the top one to all.
 
@@ -181,7 +183,7 @@ def live_seconds(
     steps, n_blocks = -(-items.total // size), model.n_blocks
     timers = {depth: _LiveStep(model, depth, settings, clock) for depth in sorted({1, n_blocks})}
     costs = {depth: np.array([timer.macs(jobs) for jobs in plan]) for depth, timer in timers.items()}
-    strata = equal_shares(costs[n_blocks], LIVE_STRATA)
+    strata, until = equal_shares(costs[n_blocks], LIVE_STRATA), clock() + budget
     part = _affordable(timers, plan, strata, until, clock)
     rounds: dict[int, list[list[tuple[float, float]]]] = {depth: [] for depth in timers}
     updates: dict[int, list[float]] = {depth: [] for depth in timers}
@@ -272,7 +274,12 @@ def _part(jobs: Sequence[Job], part: float, order: np.random.Generator) -> list[
         return list(jobs)
     longest = max(range(len(jobs)), key=lambda i: len(jobs[i].ids))
     others = [i for i in order.permutation(len(jobs)).tolist() if i != longest]
-    return [jobs[i] for i in [longest, *others][: max(1, round(part * len(jobs)))]]
+    return [jobs[i] for i in [longest, *others][: _enough(part, len(jobs), len(jobs[longest].ids))]]
+
+
+def _enough(part: float, n_windows: int, length: int) -> int:
+    """How many windows a part of a batch has."""
+    return min(n_windows, max(round(part * n_windows), -(-ROWS // length)))
 
 
 def _rounds(until: float, clock: Clock) -> Iterator[int]:

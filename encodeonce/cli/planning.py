@@ -47,8 +47,8 @@ log = logging.getLogger("encodeonce")
 
 CUT = 20_000
 """Items that are cut into pieces; a larger corpus is sampled."""
-SHARES = (0.4, 0.7, 1.0)
-"""Where encoding, cached training and live training end in the time for calibration."""
+ENCODING, CACHED, LIVE = 0.25, 0.25, 0.5
+"""Parts of the time for calibration: half for live steps, the slowest. Each begins when the one before has ended."""
 LIVE_EPOCHS = 3
 """Epochs that fine-tuning is given where whole trainings are compared: it needs fewer than a method over stored views
 (3 and 5 to 10 on English-EWT)."""
@@ -150,18 +150,16 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     log.info("calibrating for about %.0f s", budget)
     began = clock()
     order = np.random.default_rng(config.train.seed)
-    until = [clock() + share * budget for share in SHARES]
-    encoded = encoding_seconds(model, spec, counted.shown(stored.missing), until[0], order, clock)
-    # loading is no part of the time that was asked for
-    until = [moment + encoded.load for moment in until]
+    shown = counted.shown(stored.missing)
+    encoded = encoding_seconds(model, spec, shown, ENCODING * budget, order, clock)
     settings, items = learning.settings_of(config), counted.training(splits["train"])
     n_steps = -(-len(splits["train"]) // settings.per_device_train_batch_size)
     cached = {}
-    for number, (name, variant) in enumerate(variants.items()):
-        left = (until[1] - clock()) / (len(variants) - number)
-        step = cached_seconds(variant, spec, tasks, items, encoded.rows, settings, clock() + left, order, clock)
+    for name, variant in variants.items():
+        share = CACHED * budget / len(variants)
+        step = cached_seconds(variant, spec, tasks, items, encoded.rows, settings, share, order, clock)
         cached[name] = step.times(n_steps)
-    live = live_seconds(model, items, settings, until[2], order, clock)
+    live = live_seconds(model, items, settings, LIVE * budget, order, clock)
     seconds = _seconds(counted, stored, encoded, cached, live, clock() - began - encoded.load)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
