@@ -3,7 +3,7 @@
 Axes: R rows that a head sees
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -36,8 +36,18 @@ class HasStack(Protocol):
 class Finetune(Multitask):
     """`window` is the longest item that the blocks can be given. `shared`: the parts hold one and the same trunk."""
 
-    window: int
-    shared: bool
+    def __init__(
+        self,
+        parts: Mapping[str, Part],
+        layers: Sequence[int],
+        read_ahead: int = 1,
+        *,
+        window: int,
+        shared: bool = False,
+    ) -> None:
+        super().__init__(parts, layers, read_ahead)
+        self.window = window
+        self.shared = shared
 
     @classmethod
     def build(
@@ -62,9 +72,7 @@ class Finetune(Multitask):
                 )
             own = trunk or _adapter(tuning, encoder, spec, start_seed(seed, f"{task.name}/blocks"))
             parts[task.name] = Part(own, head, task.piece)
-        method = cls(parts, plan.layers, read_ahead)
-        method.window, method.shared = spec.window, tuning.shared
-        return method
+        return cls(parts, plan.layers, read_ahead, window=spec.window, shared=tuning.shared)
 
     def modules_of(self) -> dict[str, nn.Module]:
         """A task's part by its name; a shared trunk with all heads under all names, joined by "+"."""
