@@ -61,6 +61,7 @@ class Data:
     """The same sentences as the library and as the textbook see them."""
 
     def __init__(self, documents: Sequence[Document], column: str, folder: Path, task: Tagging | None = None) -> None:
+        self.documents = documents
         self.model = Pretrained(str(quickstart_folder()))
         self.store = Store.open(folder, self.model.spec())
         self.store.fill(documents, self.model)

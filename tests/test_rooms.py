@@ -8,11 +8,11 @@ import encodeonce
 
 ROOT = Path(encodeonce.__file__).parent
 FLOORS = [
-    {"types", "errors", "resolve", "spans"},
+    {"types", "errors", "resolve", "spans", "graphs"},
     {"corpus", "nn", "metrics", "costs"},
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask"},
-    {"methods.aggregate"},
+    {"methods.aggregate", "methods.finetune"},
     {"tasks", "train"},
     {"report", "serve"},
     {"cli"},

@@ -56,7 +56,7 @@ class Comparison:
         self.config, self.folder, self.methods, self.seeds, self.grid = config, folder, methods, seeds, grid
         self.names = names or Names(folder.resolve().name, Path(config.data.train[0]).name.split(".")[0])
         self.variants = {method: learning.variant_of(config, method) for method in methods}
-        if grid and not config.data.dev:
+        if grid and not (config.data.dev or config.data.dev_fraction):
             raise ConfigError("A learning rate is chosen on dev, and data.dev is not set. Set it, or give no grid.")
         if not config.data.test:
             raise ConfigError("data.test is not set; methods are compared on it.")

@@ -27,9 +27,9 @@ def formats() -> dict[str, Format]:
 
 
 def format_of(source: Any, name: str | None = None) -> Format:
-    """The format called `name`, or the one that a path's suffix or an object's kind says.
+    """The format called `name`, or the one that a path's suffix, a file's content or an object's kind says.
 
-    Raises ConfigError listing the formats where neither says one.
+    Raises ConfigError listing the formats where none of them says one.
     """
     known = formats()
     if name is not None:
@@ -41,9 +41,11 @@ def format_of(source: Any, name: str | None = None) -> Format:
     if not isinstance(source, (str, Path)) or Path(source).is_dir():
         return known["hub"]
     suffix = Path(str(source).removesuffix(".gz")).suffix.lower()
-    for format_ in known.values():
-        if suffix in format_.suffixes:
-            return format_
+    fitting = [format_ for format_ in known.values() if suffix in format_.suffixes]
+    seen = (f for f in fitting if f.recognises is not None and Path(source).is_file() and f.recognises(source))
+    found = next(seen, None) or next((format_ for format_ in fitting if format_.recognises is None), None)
+    if found is not None:
+        return found
     listed = ", ".join(f"{f.name} ({' '.join(f.suffixes) or 'objects and folders'})" for f in known.values())
     raise ConfigError(f"{source}: suffix {suffix!r} says no format. Name one with format=...; there is: {listed}.")
 

@@ -61,12 +61,18 @@ class Dropout(nn.Module):
         size, start = self._place(n_words * WORD)
         return _words(self.rate, size)[start // WORD : start // WORD + n_words]
 
+    def factors(self, *shape: int) -> Float[Tensor, "..."] | None:
+        """The mask as fp32 factors, 0 or 1 / (1 - rate), a view of the pool; None where nothing is dropped now."""
+        if not self.active:
+            return None
+        needed = torch.Size(shape).numel()
+        size, start = self._place(needed)
+        return _factors(self.rate, size)[start : start + needed].view(shape)
+
     def forward(self, x: Tensor) -> Tensor:
         """x times a mask in training, x itself otherwise."""
-        if not self.active:
-            return x
-        size, start = self._place(x.numel())
-        return x * _factors(self.rate, size)[start : start + x.numel()].view(x.shape).to(x)
+        factors = self.factors(*x.shape)
+        return x if factors is None else x * factors.to(x)
 
     @staticmethod
     def _place(needed: int) -> tuple[int, int]:

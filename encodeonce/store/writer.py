@@ -142,14 +142,15 @@ def fill_shards(
         busy = []
         for job in pending:
             if not is_finished(folder, job.name):
-                if is_held(folder / f"{job.name}.safetensors"):
-                    busy.append(job)
-                    continue
                 claim = Claim.take(folder / f"{job.name}.safetensors.tmp")
                 if claim is None:
                     busy.append(job)
                     continue
                 with claim:
+                    # asked under the claim: between its shard and its manifest a writer has no temporary file any more
+                    if is_held(folder / f"{job.name}.safetensors"):
+                        busy.append(job)
+                        continue
                     if not is_finished(folder, job.name):
                         nbytes += ShardWriter(folder, spec, job, claim).write(source, meter)
                         written.append(job)
