@@ -13,7 +13,6 @@ then one ratio: of all rounds and figures the predicted to the actual that is fu
 import argparse
 import json
 import math
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ from encodeonce.corpus import write
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import surroundings
+from encodeonce.report.results import now, surroundings
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 from encodeonce.train.fit import fit
@@ -129,7 +128,7 @@ def _ends(word: np.ndarray) -> np.ndarray:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A plan and the real thing, round by round."""
-    clock = CLOCKS[options.clock]
+    clock, started = CLOCKS[options.clock], now()
     documents = documents_of(options.conllu, options.sentences)
     corpus = Corpus(documents, "deprel" if options.conllu else "punct", folder)
     rounds = []
@@ -146,7 +145,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "budget_s": options.budget_seconds,
         "rounds": rounds,
         "ratio": worst,
-        "python": platform.python_version(),
+        "started": started,
         **surroundings(),
     }
 

@@ -136,7 +136,7 @@ def _live(facts: Facts, store: bool) -> Advice:
     return Advice("live", str(depth), text)
 
 
-def bytes_text(n: float) -> str:
+def bytes_text(n: int | float) -> str:
     """With three digits and a unit of a thousand."""
     units: Sequence[str] = ("B", "kB", "MB", "GB", "TB", "PB")
     power = 0
@@ -145,7 +145,7 @@ def bytes_text(n: float) -> str:
     return f"{_three(n)} {units[power]}"
 
 
-def seconds_text(seconds: float) -> str:
+def seconds_text(seconds: int | float) -> str:
     """Milliseconds to days, with three digits."""
     if seconds < 1:
         return f"{_three(1e3 * seconds)} ms"
@@ -155,6 +155,6 @@ def seconds_text(seconds: float) -> str:
     return f"{_three(seconds / 86400)} days"
 
 
-def _three(n: float) -> str:
+def _three(n: int | float) -> str:
     """Three digits: 1.70, 85.4, 854."""
     return f"{n:#.3g}".rstrip(".") if n < 1000 else f"{n:,.0f}"

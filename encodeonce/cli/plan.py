@@ -144,5 +144,4 @@ def _from(number: float | None, what: str) -> str:
 
 
 def _advice(found: "Forecast") -> str:
-    width = max(len(one.value) for one in found.advice)
-    return "\n".join(["advice", *(f"  {one.choice:<8} {one.value:<{width}}   {one.reason}" for one in found.advice)])
+    return "\n".join(["advice", *(f"  {one.choice + ' ' + one.value:<16}{one.reason}" for one in found.advice)])

@@ -147,7 +147,7 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     variants = _variants(config, spec)
     counted = _Counted.of(splits, model, config.train.seed, clock)
     stored = _stored(config, spec, counted)
-    log.info("calibrating for about %.0f s", budget)
+    log.info("calibrating for about %g s", budget)
     began = clock()
     order = np.random.default_rng(config.train.seed)
     shown = counted.shown(stored.missing)
@@ -296,7 +296,7 @@ def _stored(config: "Config", spec: Spec, counted: _Counted) -> _Stored:
 
 
 def _bytes(spec: Spec, rows: Estimate, items: int) -> Estimate:
-    low, value, high = (estimate(spec, round(n), items) for n in (rows.low, rows.value, rows.high))
+    low, value, high = (float(estimate(spec, round(n), items)) for n in (rows.low, rows.value, rows.high))
     return Estimate(value, low, high)
 
 

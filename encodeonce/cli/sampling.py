@@ -40,10 +40,10 @@ class Estimate:
         """`value` give or take `half`, never below 0."""
         return cls(value, max(0.0, value - half), value + half)
 
-    def plus(self, constant: float) -> "Estimate":
+    def plus(self, constant: int | float) -> "Estimate":
         return Estimate(self.value + constant, self.low + constant, self.high + constant)
 
-    def times(self, factor: float) -> "Estimate":
+    def times(self, factor: int | float) -> "Estimate":
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
     def to_json(self) -> dict[str, float]:
