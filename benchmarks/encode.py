@@ -20,7 +20,6 @@ import argparse
 import functools
 import json
 import os
-import platform
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -36,6 +35,7 @@ import torch
 from encodeonce.corpus import conllu, manual
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.nn.frozen_linear import choose
+from encodeonce.report.results import now, surroundings
 from encodeonce.types import Document, Pieces
 
 BATCH = 32
@@ -55,7 +55,9 @@ def main() -> None:
     folder = args.folder or packaged()
     documents = conllu.read(args.conllu) if args.conllu else manual.task()["train"]
     random.Random(0).shuffle(documents)
+    started = now()
     result = measure(folder, documents[: args.sentences], args.rounds)
+    result["started"] = started
     result["source"] = args.conllu.name if args.conllu else "manual"
     print(json.dumps(result, indent=2))
     if args.out:
@@ -106,8 +108,7 @@ def measure(folder: Path, documents: Sequence[Document], rounds: int) -> dict[st
         "ratios_to_sorted": {name: round(best["sorted"] / value, 2) for name, value in best.items()},
         "back_ends": {compute: choose(compute).name for compute in COMPUTE},
         "seconds": {name: [round(value, 3) for value in values] for name, values in seconds.items()},
-        "processor": platform.machine(),
-        "torch": torch.__version__,
+        **surroundings(),
     }
 
 

@@ -25,6 +25,7 @@ from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
+from encodeonce.report.results import now, surroundings
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 
@@ -45,6 +46,7 @@ def epoch_seconds(method: Aggregate, examples: Examples, seed: int) -> float:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Seconds of the joint run and of each single one, a figure a round; the first round does not count."""
+    started = now()
     documents = documents_of(options.conllu, options.sentences)
     model = Pretrained(quickstart_folder())
     store = Store.open(folder, model.spec())
@@ -68,7 +70,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "ratios": ratios,
         "ratio": statistics.median(ratios),
         "compute": fastest_compute(),
-        "torch": torch.__version__,
+        "started": started,
+        **surroundings(),
     }
 
 

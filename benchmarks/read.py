@@ -23,7 +23,6 @@ import argparse
 import gc
 import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -33,6 +32,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from encodeonce.report.results import now, surroundings
 from encodeonce.store import Store
 from encodeonce.types import Document, Pieces, Spec
 
@@ -219,6 +219,7 @@ def main() -> None:
 
 def run(scratch: Path, args: argparse.Namespace) -> dict[str, object]:
     """All figures of one run."""
+    started = now()
     store = make(scratch / "fp16", args.items, args.layers, args.width, "fp16")
     raw = scratch / "raw.bin"
     write_raw(store, raw)
@@ -238,8 +239,8 @@ def run(scratch: Path, args: argparse.Namespace) -> dict[str, object]:
         "rows": sum(rows),
         "bytes": sum(rows) * row,
         "read_ahead_kb": read_ahead(scratch),
-        "processor": platform.machine(),
-        "torch": torch.__version__,
+        "started": started,
+        **surroundings(),
     }
     for kind in KINDS:
         names = [name for name in CANDIDATES if seconds[kind][name]]

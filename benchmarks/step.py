@@ -15,8 +15,6 @@ schedule and prints the difference of their dev accuracies instead.
 
 import argparse
 import json
-import os
-import platform
 import re
 import statistics
 import subprocess
@@ -38,6 +36,7 @@ from encodeonce.corpus import manual, read
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
+from encodeonce.report.results import now, surroundings
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 from encodeonce.train.evaluate import evaluate
@@ -62,6 +61,7 @@ class Data:
     """The same sentences as the library and as the textbook see them."""
 
     def __init__(self, documents: Sequence[Document], column: str, folder: Path, task: Tagging | None = None) -> None:
+        self.documents = documents
         self.model = Pretrained(str(quickstart_folder()))
         self.store = Store.open(folder, self.model.spec())
         self.store.fill(documents, self.model)
@@ -307,6 +307,7 @@ def main() -> None:
     if options.accuracy and not (options.conllu and options.dev):
         parser.error("--accuracy needs --conllu and --dev")
     torch.set_num_threads(1)
+    started = now()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(options.store or Path(scratch) / "store")
         documents = documents_of(options.conllu, options.sentences)
@@ -317,7 +318,7 @@ def main() -> None:
         arguments = [argument for argument in sys.argv[1:] if argument != "--accuracy"]
         parts = step_report(data, options, arguments, folder) if not options.accuracy else {}
         parts |= accuracy_report(data, options, folder) if options.accuracy else {}
-    parts["machine"] = {"cpus": os.cpu_count(), "processor": platform.machine(), "torch": torch.__version__}
+    parts |= {"started": started, **surroundings()}
     text = json.dumps(parts, indent=2)
     print(text)
     if options.out:

@@ -32,6 +32,7 @@ from encodeonce.batching import Examples
 from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
+from encodeonce.report.results import now, surroundings
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 from encodeonce.train.evaluate import evaluate
@@ -205,9 +206,10 @@ def main() -> None:
     if options.sentences is None and not options.quality:
         options.sentences = 1024
     torch.set_num_threads(1)
+    started = now()
     with tempfile.TemporaryDirectory() as scratch:
         parts = quality(options, Path(scratch)) if options.quality else totals(options, Path(scratch))
-    parts["machine"] = {"compute": fastest_compute(), "torch": torch.__version__, "batch": step.BATCH}
+    parts |= {"compute": fastest_compute(), "batch": step.BATCH, "started": started, **surroundings()}
     text = json.dumps(parts, indent=2)
     print(text)
     if options.out:

@@ -28,12 +28,14 @@ Edit = Callable[[int, str, "Tensor", "Tensor"], "Tensor"]
 """`edit(block, slot, x, y) -> y`: called at a named slot inside a block with input x and output y; may replace y."""
 
 
-def item_key(words: Sequence[str], text: str = "") -> str:
-    """SHA-256 (hex) of what an encoder is shown: the words, or the running text where there are none.
+def item_key(words: Sequence[str], text: str = "", pair: str = "") -> str:
+    """SHA-256 (hex) of what an encoder is shown: the words (or the running text where there are none), a second text.
 
-    The same content has the same key in every process, file and order; nothing else enters it.
+    The same content has the same key in every process, file and order; nothing else enters it. `pair` enters it only
+    where there is one.
     """
-    shown = ["words", *words] if words else ["text", text]
+    first = ["words", *words] if words else ["text", text]
+    shown = ["pair", first, pair] if pair else first
     return hashlib.sha256(json.dumps(shown, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
@@ -42,7 +44,8 @@ class Document:
     """One item of a corpus: a sentence or a text, with what its file says of it.
 
     `columns` holds one string a word under the reader's column names ("upos", "tag", ...); `meta` holds one value a
-    document ("label", "url", ...). `place` is "file:line" and goes into every error about this document.
+    document ("label", "url", ...). `place` is "file:line" and goes into every error about this document. `pair` is the
+    second text of a pair input ("" where there is none); an encoder is shown both at once.
     """
 
     id: str
@@ -51,6 +54,7 @@ class Document:
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
+    pair: str = ""
 
     def __post_init__(self) -> None:
         for name, values in self.columns.items():
@@ -62,7 +66,7 @@ class Document:
     @property
     def key(self) -> str:
         """Content address of this document; see `item_key`."""
-        return item_key(self.words, self.text)
+        return item_key(self.words, self.text, self.pair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,9 @@ class Pieces:
     `ids` int32 [T] and `word` int32 [T] describe the whole item; word −1 marks a special piece; every word has at least
     one piece. `windows` are `(start, stop, keep_start, keep_stop)` over the T rows: the model sees rows start:stop,
     with the special pieces around them, and its vectors for rows keep_start:keep_stop are kept. A short item has one.
+
+    The words of a pair's second text are numbered on from those of the first. `segments` int32 [T] tells the texts of a
+    pair apart where the tokenizer does (BERT's token types); None: a single text, or a tokenizer that does not.
     """
 
     key: str
@@ -80,6 +87,7 @@ class Pieces:
     n_words: int
     windows: tuple[tuple[int, int, int, int], ...]
     unknown_words: tuple[int, ...] = ()
+    segments: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -163,8 +171,11 @@ class Encoder(Protocol):
     def lookup(self, ids: "Tensor") -> "Tensor":
         """Int [B T] -> Float [B T D]: piece vectors, before positions."""
 
-    def place(self, vectors: "Tensor", positions: "Tensor | None" = None) -> "Tensor":
-        """Float [B T D] -> Float [B T D]: view 0, positions and the embedding norm added."""
+    def place(self, vectors: "Tensor", positions: "Tensor | None" = None, segments: "Tensor | None" = None) -> "Tensor":
+        """Float [B T D] -> Float [B T D]: view 0, positions and the embedding norm added.
+
+        `segments` Int [B T] tells the texts of a pair apart; families without segment vectors take no notice.
+        """
 
     def run(
         self,

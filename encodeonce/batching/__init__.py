@@ -1,8 +1,9 @@
 """From stored items to minibatches: what every method over stored pieces reads, and in which order."""
 
 from .batch import Batch, Choice
+from .cut import Cut
 from .examples import Examples, Source, Supervised
 from .memory import Memory
 from .plan import planned
 
-__all__ = ["Batch", "Choice", "Examples", "Memory", "Source", "Supervised", "planned"]
+__all__ = ["Batch", "Choice", "Cut", "Examples", "Memory", "Source", "Supervised", "planned"]

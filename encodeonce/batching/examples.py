@@ -194,11 +194,13 @@ class Examples:
         words = WordTable.of([source.word(int(i)) for i in index])
         places = tuple(f"{document.place} ({document.id})" if document.place else document.id for document in documents)
         for place, document, there in zip(places, documents, words.words_of_item.tolist(), strict=True):
-            if document.words and len(document.words) != there:
+            n_words = len(document.words) + len(document.pair.split())
+            if document.words and n_words != there:
                 raise StoreError(
-                    f"{place}: {len(document.words)} words, but the store has pieces for {there} of them. "
-                    "Encode it again."
+                    f"{place}: {n_words} words, but the store has pieces for {there} of them. Encode it again."
                 )
+            if document.pair and any(not task.piece.startswith("document") for task in tasks):
+                raise DataError(f"{place}: a pair of texts has no words to label; only tasks of whole items read it.")
         gold = {task.name: tuple(task.gold(documents)) for task in tasks}
         for task in tasks:
             _warn_unseen(task, gold[task.name], split)

@@ -3,6 +3,7 @@
 Axes: L views   T rows of one item   P rows of a batch   D width   N items
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,11 +52,18 @@ class Memory:
         """The items end to end, [l, P, D] of the chosen layers; in `out` where it is given."""
         chosen = self.spec.layers if layers is None else tuple(layers)
         places = [self.spec.layers.index(layer) for layer in chosen]
-        items = [self._states[i][places] for i in index]
-        packed = Packed.of(items if dtype is None else [item.to(dtype) for item in items])
-        if out is None:
-            return packed
-        return Packed(out.view(-1)[: packed.views.numel()].view(packed.views.shape).copy_(packed.views), packed.lengths)
+        neighbours = places == list(range(places[0], places[-1] + 1))
+        picked = slice(places[0], places[-1] + 1) if neighbours else places  # a slice is no copy
+        items = [self._states[i][picked] for i in index]
+        lengths = tuple(item.shape[1] for item in items)
+        shape = len(places), sum(lengths), self.spec.width
+        kind = dtype or items[0].dtype
+        views = torch.empty(shape, dtype=kind) if out is None else out.view(-1)[: math.prod(shape)].view(shape)
+        start = 0
+        for item, length in zip(items, lengths, strict=True):
+            views[:, start : start + length].copy_(item)
+            start += length
+        return Packed(views, lengths)
 
     def prefetch(self, index: np.ndarray, layers: Sequence[int] | None = None) -> None:
         """Nothing to fetch."""

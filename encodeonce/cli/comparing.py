@@ -6,6 +6,7 @@ REPORT/grid.jsonl       the same for the learning rates that were tried with the
 REPORT/encode.json      what the encoding pass cost
 """
 
+import itertools
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, RunError
-from ..report.results import ResultsRow, append_row, latest, now, read_rows, surroundings
+from ..report.results import ResultsRow, append_row, latest, now, read_rows, surroundings, write_rows
 from ..tasks import Task
 from . import learning, steps
 from .config import Config, load, to_toml
@@ -55,7 +56,7 @@ class Comparison:
         self.config, self.folder, self.methods, self.seeds, self.grid = config, folder, methods, seeds, grid
         self.names = names or Names(folder.resolve().name, Path(config.data.train[0]).name.split(".")[0])
         self.variants = {method: learning.variant_of(config, method) for method in methods}
-        if grid and not config.data.dev:
+        if grid and not (config.data.dev or config.data.dev_fraction):
             raise ConfigError("A learning rate is chosen on dev, and data.dev is not set. Set it, or give no grid.")
         if not config.data.test:
             raise ConfigError("data.test is not set; methods are compared on it.")
@@ -75,7 +76,8 @@ class Comparison:
     def rows(self) -> list[ResultsRow]:
         """The rows of `results.jsonl` that belong to these methods and seeds, a row a cell."""
         found = latest(read_rows(self.folder / "results.jsonl"))
-        return [row for row in found if row.method in self.methods and row.seed in self.seeds]
+        wanted = [row for row in found if row.method in self.methods and row.seed in self.seeds]
+        return sorted(wanted, key=lambda row: self.methods.index(row.method))
 
     def _agree(self) -> None:
         """Keep the config, or compare it with the one that the finished cells were made by."""
@@ -134,22 +136,37 @@ class Comparison:
             rates[task] = max(found, key=lambda rate: found[rate])
             tried_rates = ", ".join(f"{rate:g}: {value:.2f}" for rate, value in found.items())
             log.info("%s, %s: learning rate %g (dev %s)", method, task.name, rates[task], tried_rates)
-        self._take_over(method, seed, rates, tried)
+        self._set_aside(method, rates)
+        self._take_over(method, rates)
         return rates
 
-    def _take_over(self, method: str, seed: int, rates: Mapping[Task, float], tried: Sequence[ResultsRow]) -> None:
-        """The chosen rate's cell of the first seed is done: its rows become results."""
-        for task, rate in rates.items():
+    def _set_aside(self, method: str, rates: Mapping[Task, float]) -> None:
+        """Rows of a rate that a wider grid no longer chooses go to `grid.jsonl`: results hold one rate a task."""
+        path = self.folder / "results.jsonl"
+        chosen = {task.name: self._variant(rate) for task, rate in rates.items()}
+        kept: list[ResultsRow] = []
+        moved: list[ResultsRow] = []
+        for row in read_rows(path):
+            mine = row.method == method and row.task in chosen
+            variant = _without_company(row).variant
+            stale = mine and variant != chosen[row.task] and _but_rate(variant) == _but_rate(chosen[row.task])
+            (moved if stale else kept).append(row)
+        there = {row.cell for row in read_rows(self.folder / "grid.jsonl")}
+        for row in moved:
+            if row.cell not in there:
+                append_row(self.folder / "grid.jsonl", row)
+        if moved:
+            write_rows(path, kept)
+
+    def _take_over(self, method: str, rates: Mapping[Task, float]) -> None:
+        """Cells of the chosen rates that are done already, the first seed's at least: their rows become results."""
+        tried = latest(read_rows(self.folder / "grid.jsonl"))
+        for (task, rate), seed in itertools.product(rates.items(), self.seeds):
             if self._finished("results.jsonl", method, seed, rate, [task]):
                 continue
-            variant = self._row(method, seed, rate, task, "test", "").variant
+            wanted = (method, seed, task.name, self._variant(rate))
             for row in tried:
-                mine = (row.method, row.seed, row.task, _without_company(row).variant) == (
-                    method,
-                    seed,
-                    task.name,
-                    variant,
-                )
+                mine = (row.method, row.seed, row.task, _without_company(row).variant) == wanted
                 if mine and (row.experiment, row.dataset) == (self.names.experiment, self.names.dataset):
                     append_row(self.folder / "results.jsonl", row)
 
@@ -244,6 +261,10 @@ def _default(key: str) -> Any:
 def _without_company(row: ResultsRow) -> ResultsRow:
     """The row without the names of the tasks that were trained beside it: they change times, not scores."""
     return replace(row, variant=" ".join(part for part in row.variant.split() if not part.startswith("joint=")))
+
+
+def _but_rate(variant: str) -> str:
+    return " ".join(part for part in variant.split() if not part.startswith("lr="))
 
 
 def _grouped(rates: Mapping[Task, float]) -> list[tuple[float, list[Task]]]:

@@ -48,6 +48,9 @@ class DataSection(Section):
     train_fraction: float = Field(
         default=1.0, gt=0, le=1, description="part of the training documents, chosen by their content"
     )
+    dev_fraction: float = Field(
+        default=0.0, ge=0, lt=1, description="without a dev file: part of train held out as dev, stratified by label"
+    )
 
 
 class AdapterSection(Section):

@@ -78,4 +78,6 @@ def _split_name(file: str, taken: dict[str, tuple[str, ...]]) -> str:
 
 def _label_columns(documents: dict[str, list["Document"]]) -> list[str]:
     columns = [name for found in documents.values() for document in found for name in document.columns]
-    return [name for name in dict.fromkeys(columns) if name not in NOT_LABELS]
+    chosen = [name for name in dict.fromkeys(columns) if name not in NOT_LABELS]
+    labelled = any("label" in document.meta for found in documents.values() for document in found)
+    return chosen or (["label"] if labelled else [])

@@ -30,7 +30,7 @@ layers = "all"   # "last", or a list such as [0, 3, 6]; 0 is the embeddings
 dtype = "fp16"   # or fp32, bf16, int8 (half of fp16)
 compute = "fp32"   # or bf16x3 (about 1e-5 off), bf16 (about 3e-3 off): faster where the processor has it
 
-tasks = {tasks}   # columns (upos, xpos, deprel, feats:Number, ...), ner, chunk; all from one read of the store
+tasks = {tasks}   # columns (upos, xpos, deprel, feats:Number, ...), ner, chunk, classification, ...; all from one read
 method = "{method}"   # {methods}
 
 [data]
@@ -38,8 +38,9 @@ train = {train}
 {dev}
 {test}
 # format = "conllu"   # by the file's ending where it is not given: {formats}
-# columns = {{ form = 0, tag = 3 }}   # for CoNLL column files: the place of each column, from 0
+# columns = {{ form = 0, tag = 3 }}   # where values stand: by number, or by name {{ text = "first", pair = "second" }}
 # train_fraction = 0.1   # a part of the training documents, chosen by their content
+# dev_fraction = 0.1   # without a dev file: a part of train is held out as dev, by label and content
 
 # [task.{task}]
 # piece = "last"   # which piece stands for a word: first, last or mean
@@ -58,7 +59,14 @@ seed = 42
 
 @click.command()
 @click.argument("method")
-@click.option("--task", "-t", "tasks", multiple=True, required=True, help="A column, ner, chunk, feats:NAME.")
+@click.option(
+    "--task",
+    "-t",
+    "tasks",
+    multiple=True,
+    required=True,
+    help="A column, ner, chunk, feats:NAME, classification, regression, multilabel, cola, ...",
+)
 @click.option("--train", required=True, type=click.Path(exists=True), help="Training file.")
 @click.option("--dev", type=click.Path(exists=True), help="Development file.")
 @click.option("--test", type=click.Path(exists=True), help="Test file.")

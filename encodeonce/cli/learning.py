@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..corpus.holding_out import held_out
 from ..errors import ConfigError
 from ..methods.aggregate import Aggregate, Variant
 from ..store import Store
@@ -30,6 +31,7 @@ __all__ = [
     "Trained",
     "command_line",
     "fraction",
+    "learned",
     "peak_mb",
     "prepare",
     "settings_of",
@@ -66,6 +68,17 @@ class Trained:
 
 def prepare(config: "Config", *, max_bytes: int | None = None) -> Material:
     """Read the files, learn the tasks from the training part, encode what the store lacks."""
+    splits, tasks = learned(config)
+    model = steps.pretrained(config)
+    spec = steps.spec_of(config, model)
+    store = Store.open(config.store, spec)
+    everything = [document for documents in splits.values() for document in documents]
+    encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
+    return Material(splits, tasks, spec, store, encoded)
+
+
+def learned(config: "Config") -> tuple[dict[str, list[Document]], tuple[Task, ...]]:
+    """The documents of each split that the config names, and its tasks, learned from the training part."""
     config.need("tasks", "data.train")
     data = config.data
     splits = {
@@ -73,18 +86,25 @@ def prepare(config: "Config", *, max_bytes: int | None = None) -> Material:
         for split, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
         if files
     }
-    splits["train"] = fraction(splits["train"], data.train_fraction)
     wanted = [named(name, **config.task.get(name, {})) for name in config.tasks]
+    if data.dev_fraction:
+        splits = _with_held_out(splits, wanted, data.dev_fraction)
+    splits["train"] = fraction(splits["train"], data.train_fraction)
     stray = sorted(set(config.task) - set(config.tasks))
     if stray:
         raise ConfigError(f"[task.{stray[0]}]: {stray[0]!r} is not one of tasks = {config.tasks}.")
-    tasks = tuple(task.learn(splits["train"]) for task in wanted)
-    model = steps.pretrained(config)
-    spec = steps.spec_of(config, model)
-    store = Store.open(config.store, spec)
-    everything = [document for documents in splits.values() for document in documents]
-    encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
-    return Material(splits, tasks, spec, store, encoded)
+    return splits, tuple(task.learn(splits["train"]) for task in wanted)
+
+
+def _with_held_out(
+    splits: Mapping[str, list[Document]], tasks: Sequence[Task], part: float
+) -> dict[str, list[Document]]:
+    """The splits with a dev taken out of train, by the labels of the first task of documents where there is one."""
+    if "dev" in splits:
+        raise ConfigError(f"data.dev_fraction={part} takes dev out of train, and data.dev is set too. Choose one.")
+    by = next((str(getattr(task, "column", "")) for task in tasks if not task.needs_words), None)
+    train, dev = held_out(splits["train"], part, by=by)
+    return {"train": train, "dev": dev, **{name: found for name, found in splits.items() if name != "train"}}
 
 
 def fraction(documents: Sequence[Document], part: float) -> list[Document]:

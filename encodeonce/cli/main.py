@@ -19,6 +19,7 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "demo": "The main job on built-in text and a packaged encoder.",
     "init": "Write a commented config to start from.",
+    "plan": "Bytes, seconds and break-even, before anything is stored.",
     "encode": "Run the frozen encoder once and keep what comes out.",
     "train": "Encode what is missing, train, save a run; resumes.",
     "evaluate": "Score a saved run on a file.",

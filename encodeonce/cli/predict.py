@@ -25,6 +25,7 @@ __all__ = ["predict"]
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="[default: stdout]")
 @click.option("--encoder", "-e", help="Where the run's encoder is now.")
 @click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
+@click.option("--probabilities", is_flag=True, help="Write the probability of every label too (tasks of documents).")
 @format_option
 @columns_option
 def predict(
@@ -33,32 +34,39 @@ def predict(
     output: Path | None,
     encoder: str | None,
     store: str | None,
+    probabilities: bool,
     format: str | None,
     columns: dict[str, int | str] | None,
 ) -> None:
     """Fill FILE's columns with what RUN predicts; all else in it stays as it is.
 
-    The output has the input's format. Running text is cut into sentences and words, and comes out as columns: a word
-    a line, its labels beside it. Entities and relations come out as JSON, a sentence a line.
+    The output has the input's format. Where RUN labels words, running text is cut into sentences and words, and comes
+    out as columns, a word a line with its labels beside it, or as JSON where there are entities and relations. Where it
+    answers for documents, each text or pair is read whole (--columns text=...,pair=... names the second text's column).
     """
     from ..corpus import format_of, read, write
     from ..corpus.text import split
+    from .documents import answers_documents, values_of, written_as
     from .running import predictor_of
 
     predictor = predictor_of(run, encoder, store)
+    tasks, kind = predictor.run.tasks, format_of(file, format).name
     documents = read(file, format=format, columns=columns)
     running_text = any(document.text and not document.words for document in documents)
-    if running_text:
+    whole = answers_documents(tasks, kind, running_text, probabilities)
+    if running_text and not whole:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
-    answers = predictor.predict(documents)
-    values = filled(documents, answers, predictor.run.tasks)
+    answers = predictor.predict(documents, probabilities=probabilities)
     target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
-    if running_text:
+    if whole:
+        named, options = written_as(values_of(answers, tasks, kind, probabilities), kind, columns)
+        write(target, file, named, format=format, **options)
+    elif running_text:
+        values = filled(documents, answers, tasks)
         write(target, documents, values, format="spert" if "entities" in values else "columns")
-    elif columns and format_of(file, format).name == "columns":
-        write(target, file, values, format=format, layout_columns=columns)
     else:
-        write(target, file, values, format=format)
+        options = {"layout_columns": columns} if columns and kind == "columns" else {}
+        write(target, file, filled(documents, answers, tasks), format=format, **options)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
 
 

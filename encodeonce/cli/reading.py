@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from ..batching import Examples
-from ..errors import NotStored
-from ..methods.aggregate import Aggregate
+from ..errors import ConfigError, NotStored
+from ..methods.multitask import Multitask
 from ..report.plots import Heat
 from ..serve.predictor import Predictor
 from ..store import Store
@@ -25,22 +25,33 @@ __all__ = ["layer_reading", "mean_weights"]
 def layer_reading(
     predictor: Predictor, documents: Sequence[Document], by: str = "gold", tasks: Sequence[str] = ()
 ) -> list[Heat]:
-    """One panel a task (all where none is named), labels by falling count. `by` is "gold" or "predicted"."""
+    """One panel a task (all where none is named), labels by falling count. `by` is "gold" or "predicted".
+
+    ConfigError for a task whose rows have not one label each: numbers, and sets of labels.
+    """
     run = predictor.run
-    documents = [document for document in documents if document.words]
+    if not run.method.layers:
+        raise ConfigError(
+            "this run was fine-tuned from piece ids and reads no stored layer: there is no weight to show."
+        )
+    documents = [document for document in documents if document.words or document.text.strip()]
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]
+    unread = next((task for task in chosen if not task.needs_words and task.head != "classifier"), None)
+    if unread is not None:
+        raise ConfigError(f"task {unread.name!r} has not one label a row, so layers cannot be averaged by label.")
     if by == "predicted":
         answers = predictor.predict(documents)
         labels = {task.name: [answer[task.name] for answer in answers] for task in chosen}
     else:
         labels = {task.name: task.gold(documents) for task in chosen}
+    labels = {name: [(own,) if isinstance(own, str) else own for own in found] for name, found in labels.items()}
     with _stored(predictor, documents) as store:
         examples = Examples.read(store, documents)
         return [mean_weights(run.method, examples, task.name, labels[task.name]) for task in chosen]
 
 
 def mean_weights(
-    method: Aggregate, examples: Examples, task: str, labels: Sequence[tuple[str, ...]], size: int = 32
+    method: Multitask, examples: Examples, task: str, labels: Sequence[tuple[str, ...]], size: int = 32
 ) -> Heat:
     """The mean of `layer_weights` over the words of each label: [C, L], lines sum to 1; labels by falling count."""
     names = sorted({label for line in labels for label in line})

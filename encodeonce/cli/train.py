@@ -59,6 +59,8 @@ def _save(config: "Config", material: "Material", done: "Trained", run: Path) ->
     }
     scores = {split: evaluation.scores for split, evaluation in done.evaluations.items()}
     names = {split: ", ".join(Path(name).name for name in getattr(config.data, split)) for split in material.splits}
+    if config.data.dev_fraction:
+        names["dev"] = f"{config.data.dev_fraction:g} of train, held out"
     (run / "config.toml").write_text(to_toml(config, run), encoding="utf-8")
     save(Run(done.method, done.tasks, done.variant, material.spec, training, scores, names, command_line()), run)
 

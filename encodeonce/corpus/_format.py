@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import DataError
 from ..types import Document
 
-__all__ = ["Format"]
+__all__ = ["Format", "refuse_empty_pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,9 @@ class Format:
     read: Callable[..., list[Document]]
     write: Callable[..., None]
     recognises: Callable[[str | Path], bool] | None = None
+
+
+def refuse_empty_pair(pair: str | None, place: str) -> None:
+    """DataError where an item of a file of pairs has no second text (None: the file has no pairs)."""
+    if pair is not None and not pair.strip():
+        raise DataError(f"{place}: the second text of the pair is empty. Give it one, or leave the item out.")

@@ -57,6 +57,7 @@ def write(target: str | Path, source: Any, columns: Mapping[str, Sequence[Any]],
 
 def _row(document: Document) -> dict[str, Any]:
     own: dict[str, Any] = {"id": document.id, "text": document.text, "words": list(document.words)}
+    own.update({"pair": document.pair} if document.pair else {})
     own.update({name: list(values) for name, values in document.columns.items() if name != "form"})
     return own
 

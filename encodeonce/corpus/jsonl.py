@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ConfigError, DataError
 from ..types import Document
 from ._files import BOM, Target, lines, stem, write_text
-from ._format import Format
+from ._format import Format, refuse_empty_pair
 
 __all__ = ["FORMATS", "document", "read", "rows", "write"]
 
@@ -25,7 +25,8 @@ _BLANK = BOM + " \t\r\n"
 def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) -> list[Document]:
     """Every object of a file. `columns` names fields, our name first: {"words": "tokens", "labels": "ner"}.
 
-    Without it, "words" (or "tokens") and "text" are found by name. `id` is the object's "id", or "name:ordinal".
+    Without it, "words" (or "tokens"), "text" and "pair", the second text of a pair, are found by name. `id` is the
+    object's "id", or "name:ordinal".
     Raises DataError with file:line for bad JSON, for a line that is no object, and for fields of the wrong kind.
     """
     name = stem(path)
@@ -42,7 +43,7 @@ def rows(path: str | Path) -> Iterator[tuple[dict[str, Any], str]]:
 def write(target: Target, source: str | Path | Iterable[Document], columns: Mapping[str, Sequence[Any]]) -> None:
     """Write `source` with fields set: one value an object, a list (a label a word) or a single value.
 
-    `source` is a file (other fields keep their values and order) or documents (id, words or text, columns, meta).
+    `source` is a file (other fields keep their values and order) or documents (id, words or text, pair, columns, meta).
     """
     write_text(target, _written(source, columns))
 
@@ -78,6 +79,8 @@ def _object(item: Document) -> tuple[str, dict[str, Any], str]:
         value["words"] = list(item.words)
     if item.text or not item.words:
         value["text"] = item.text
+    if item.pair:
+        value["pair"] = item.pair
     value.update({name: list(column) for name, column in item.columns.items() if name != "form"})
     value.update({k: v for k, v in item.meta.items() if v is None or isinstance(v, (str, int, float, list, dict))})
     return item.place or item.id, value, ""
@@ -111,20 +114,25 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
         if field not in value:
             raise DataError(f"{place}: no field {field!r} ({name}). There is: {', '.join(value)}.")
     words_field = named.get("words") or next((field for field in WORDS if field in value), "")
-    text_field = named.get("text", "text")
+    text_field, pair_field = named.get("text", "text"), named.get("pair", "pair")
     words = _strings(value[words_field], words_field, place) if words_field else ()
     text = value.get(text_field, "")
     if not words_field and text_field not in value:
         raise DataError(
             f"{place}: neither 'words' (or 'tokens') nor 'text'. There is: {', '.join(value) or 'nothing'}."
         )
-    if not isinstance(text, str):
-        raise DataError(f"{place}: {text_field!r} is a {_kind(text)}; it must be a string.")
+    pair = value.get(pair_field)
+    if pair is not None and not isinstance(pair, str) and "pair" not in named:
+        pair, pair_field = None, ""  # a field of that name which is something else
+    for field, content in ((text_field, text), (pair_field, "" if pair is None else pair)):
+        if not isinstance(content, str):
+            raise DataError(f"{place}: {field!r} is a {_kind(content)}; it must be a string.")
+    refuse_empty_pair(pair, place)
     per_word: dict[str, tuple[str, ...]] = {}
     meta: dict[str, Any] = {}
     ours = {field: name for name, field in named.items()}
     for field, content in value.items():
-        if field in (words_field, text_field, "id"):
+        if field in (words_field, text_field, pair_field, "id"):
             continue
         name = ours.get(field, field)
         labels = isinstance(content, list) and bool(words_field) and (field == "labels" or field in ours)
@@ -133,7 +141,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
         else:
             meta[name] = content
     own = value.get("id")
-    return Document(ordinal if own is None else str(own), words, text, per_word, meta, place)
+    return Document(ordinal if own is None else str(own), words, text, per_word, meta, place, pair or "")
 
 
 def _is_column(content: Any, n: int) -> bool:

@@ -17,12 +17,15 @@ from typing import Any
 from ..errors import ConfigError, DataError
 from ..types import Document
 from ._files import BOM, Target, lines, stem, write_text
-from ._format import Format
+from ._format import Format, refuse_empty_pair
 from ._quotes import Row, cut_plain, cut_quoted, quoted
 
 __all__ = ["FORMATS", "Table", "read", "table", "write"]
 
 LOG = logging.getLogger("encodeonce")
+
+OWN = ("text", "pair", "id")
+"""Names that are parts of a document and no `meta`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +50,19 @@ def read(
 
     `columns` names cells, our name first: {"text": "sentence1"} by the header's names, or {"label": 0, "text": 1} by
     number from 0, which says that there is no header (`header` overrules). Without `columns` the header names "text".
-    `id` is the cell "id", or "name:ordinal". Raises DataError with file:line for a row with another number of cells.
+    "pair" is the second text of a pair, where there is such a column. `id` is the cell "id", or "name:ordinal". Raises
+    DataError with file:line for a row with another number of cells, and for an empty second text.
     """
     found = table(path, header=_has_header(columns, header), quoting=quoting, separator=separator)
     where = _where(columns, found, path)
     name = stem(path)
     documents = []
     for ordinal, row in enumerate(found.rows, 1):
-        meta: dict[str, Any] = {ours: row.values[at] for ours, at in where.items() if ours not in ("text", "id")}
-        text = row.values[where["text"]]
+        meta: dict[str, Any] = {ours: row.values[at] for ours, at in where.items() if ours not in OWN}
+        text, pair = row.values[where["text"]], row.values[where["pair"]] if "pair" in where else None
         own = row.values[where["id"]] if "id" in where else f"{name}:{ordinal}"
-        documents.append(Document(own, (), text, {}, meta, f"{path}:{row.line}"))
+        refuse_empty_pair(pair, f"{path}:{row.line}")
+        documents.append(Document(own, (), text, {}, meta, f"{path}:{row.line}", pair or ""))
     return documents
 
 
@@ -101,7 +106,7 @@ def write(
 ) -> None:
     """Write `source` with cells replaced, or added on the right where the table has no column of the name.
 
-    `source` is a table (all other cells keep their bytes) or documents (id, text, meta and the given columns are
+    `source` is a table (all other cells keep their bytes) or documents (id, text, pair, meta and the given columns are
     written under a header). `columns` hold one value a row. `layout_columns` is what `columns` is in `read`.
     """
     if not isinstance(source, (str, Path)):
@@ -144,9 +149,15 @@ def _from_documents(documents: Iterable[Document], columns: Mapping[str, Sequenc
         if len(column) != len(held):
             raise DataError(f"column {name!r} has {len(column)} values for {len(held)} documents.")
     names = list(dict.fromkeys(name for d in held for name in d.meta if name not in columns))
-    yield comma.join(["id", "text", *names, *columns]) + "\n"
+    pairs = ["pair"] if any(document.pair for document in held) else []
+    yield comma.join(["id", "text", *pairs, *names, *columns]) + "\n"
     for ordinal, document in enumerate(held):
-        values = [document.id, document.text, *(document.meta.get(name, "") for name in names)]
+        values = [
+            document.id,
+            document.text,
+            *([document.pair] if pairs else []),
+            *(document.meta.get(name, "") for name in names),
+        ]
         values += [column[ordinal] for column in columns.values()]
         place = document.place or document.id
         yield comma.join(quoted(str(value), comma, comma != "\t", place) for value in values) + "\n"

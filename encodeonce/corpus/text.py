@@ -158,7 +158,10 @@ def split(document: Document, *, cut: bool = True) -> list[Document]:
     """A text as documents of words, a sentence each (`cut=False`: one document), for models that read words.
 
     `meta` gains "offsets", (start, stop) of each word in the text, and "source", the id of the text ("source.ordinal").
+    DataError for a pair, of which only one text would be left.
     """
+    if document.pair:
+        raise DataError(f"{document.place or document.id}: a pair of texts is not cut into sentences.")
     spans = sentences(document.text) if cut else [(0, len(document.text))]
     found = []
     for ordinal, (start, stop) in enumerate(spans, 1):

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from .stack import Stack
+from .stack import PostNormPaths, Stack
 
 __all__ = ["BertBlocks"]
 
@@ -20,6 +20,10 @@ class BertBlocks(Stack):
         "up": "intermediate.dense",
         "down": "output.dense",
     }
+    POST_NORM: ClassVar = PostNormPaths(
+        norms=("attention.output.LayerNorm", "output.LayerNorm"),
+        drop=("attention.self.dropout", "attention.output.dropout", "output.dropout"),
+    )
 
     @property
     def blocks(self) -> list[nn.Module]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Stack
+from .stack import PostNormPaths, Segments, Stack
 
 __all__ = ["Albert"]
 
@@ -24,6 +24,10 @@ class Albert(Stack):
         "up": "ffn",
         "down": "ffn_output",
     }
+    POST_NORM: ClassVar = PostNormPaths(
+        norms=("attention.LayerNorm", "full_layer_layer_norm"),
+        drop=("attention.attention_dropout", "attention.output_dropout", ""),
+    )
 
     @property
     def blocks(self) -> list[nn.Module]:
@@ -32,6 +36,11 @@ class Albert(Stack):
         turns = [int(run / (runs / config.num_hidden_groups)) for run in range(runs)]
         return [block for turn in turns for block in groups[turn].albert_layers]
 
-    def embed(self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        placed = self.model.embeddings(inputs_embeds=vectors, position_ids=positions)
+    def entrance(self) -> list[nn.Module]:
+        return [self.model.embeddings, self.model.encoder.embedding_hidden_mapping_in]
+
+    def embed(
+        self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        placed = self.model.embeddings(inputs_embeds=vectors, position_ids=positions, token_type_ids=segments)
         return self.model.encoder.embedding_hidden_mapping_in(placed)

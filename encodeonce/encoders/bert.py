@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ._bert_blocks import BertBlocks
+from .stack import Segments
 
 __all__ = ["Bert"]
 
@@ -14,5 +15,7 @@ __all__ = ["Bert"]
 class Bert(BertBlocks):
     """View 0 is the sum of piece, position and segment-0 vectors after the embedding norm."""
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions)
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions, token_type_ids=segments)

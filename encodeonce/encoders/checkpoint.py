@@ -26,7 +26,20 @@ __all__ = [
     "width",
 ]
 
-NOT_FAMILIES = ("attention", "checkpoint", "encode", "loading", "pieces", "pretrained", "slots", "stack", "windows")
+NOT_FAMILIES = (
+    "attention",
+    "checkpoint",
+    "encode",
+    "live",
+    "loading",
+    "lora",
+    "pieces",
+    "pretrained",
+    "shape",
+    "slots",
+    "stack",
+    "windows",
+)
 """The files of this room that are no family; every other file is one, named as its checkpoints' `model_type`."""
 
 VOCABULARY_FILES = (

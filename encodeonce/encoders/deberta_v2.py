@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, distances
+from .stack import Mask, Segments, Stack, distances
 
 __all__ = ["DebertaV2"]
 
@@ -30,8 +30,19 @@ class DebertaV2(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.layer)
 
-    def embed(self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions)
+    def tables(self) -> list[nn.Module]:
+        encoder = self.model.encoder
+        found = [getattr(encoder, name, None) for name in ("rel_embeddings", "LayerNorm")]
+        return [table for table in found if table is not None]
+
+    def own(self, index: int) -> list[nn.Module]:
+        conv = self.model.encoder.conv
+        return [self.blocks[index]] if index or conv is None else [self.blocks[index], conv]
+
+    def embed(
+        self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions, token_type_ids=segments)
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         seen = torch.ones(1, 1, dtype=torch.bool, device=states.device) if mask is None else mask

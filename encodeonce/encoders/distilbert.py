@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Stack
+from .stack import PostNormPaths, Segments, Stack
 
 __all__ = ["DistilBert"]
 
@@ -24,10 +24,15 @@ class DistilBert(Stack):
         "up": "ffn.lin1",
         "down": "ffn.lin2",
     }
+    POST_NORM: ClassVar = PostNormPaths(
+        norms=("sa_layer_norm", "output_layer_norm"), drop=("attention.dropout", "", "ffn.dropout")
+    )
 
     @property
     def blocks(self) -> list[nn.Module]:
         return list(self.model.transformer.layer)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
         return self.model.embeddings(input_ids=None, inputs_embeds=vectors, position_ids=positions)

@@ -29,12 +29,13 @@ class Job:
     start: int
     keep_start: int
     keep_stop: int
+    segments: np.ndarray | None = None
 
 
 def jobs_of(item: int, pieces: Pieces) -> list[Job]:
     """The windows of an item with the ids that the model is shown; `start` is the row of the first id."""
     if len(pieces.windows) == 1:
-        return [Job(item, pieces.ids, 0, 0, len(pieces))]
+        return [Job(item, pieces.ids, 0, 0, len(pieces), pieces.segments)]
     before, after = pieces.windows[0][0], pieces.windows[-1][1]
     head, tail = pieces.ids[:before], pieces.ids[after:]
     return [
@@ -105,13 +106,17 @@ def _views(stack: Stack, jobs: list[Job], layers: Sequence[int], padding: int, p
     lengths = [len(job.ids) for job in jobs]
     longest = max(lengths)
     ids = np.full((len(jobs), longest), padding, np.int64)
+    segments = np.zeros_like(ids) if any(job.segments is not None for job in jobs) else None
     for row, job in enumerate(jobs):
         ids[row, : lengths[row]] = job.ids
+        if segments is not None and job.segments is not None:
+            segments[row, : lengths[row]] = job.segments
     mask = None
     if min(lengths) < longest:
         mask = torch.arange(longest, device=device)[None, :] < torch.tensor(lengths, device=device)[:, None]
     positions = torch.arange(longest, device=device)[None]
-    first = stack.place(stack.lookup(torch.from_numpy(ids).to(device)), positions)
+    shown = None if segments is None else torch.from_numpy(segments).to(device)
+    first = stack.place(stack.lookup(torch.from_numpy(ids).to(device)), positions, shown)
     views = [first, *stack.run(first, mask, 0, max(layers), positions=positions)]
     _check(stack, views, lengths, jobs, pieces)
     return torch.stack([views[layer].float() for layer in layers], dim=1).cpu().numpy()

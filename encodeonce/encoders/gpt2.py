@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, additive
+from .stack import Mask, Segments, Stack, additive
 
 __all__ = ["GPT2"]
 
@@ -30,8 +30,16 @@ class GPT2(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.h)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        return vectors + self.model.wpe(positions)
+    def entrance(self) -> list[nn.Module]:
+        return [self.model.wte, self.model.wpe, self.model.drop]
+
+    def closing(self) -> list[nn.Module]:
+        return [self.model.ln_f]
+
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        return self.model.drop(vectors + self.model.wpe(positions))
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         if mask is None and self.model.config._attn_implementation == "sdpa":

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, additive, distances
+from .stack import Mask, Segments, Stack, additive, distances
 
 __all__ = ["ModernBert"]
 
@@ -31,7 +31,12 @@ class ModernBert(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.layers)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def closing(self) -> list[nn.Module]:
+        return [self.model.final_norm]
+
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
         return self.model.embeddings(inputs_embeds=vectors)
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:

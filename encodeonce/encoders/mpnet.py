@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, distances
+from .stack import Mask, Segments, Stack, distances
 
 __all__ = ["MPNet"]
 
@@ -29,7 +29,12 @@ class MPNet(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.layer)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def tables(self) -> list[nn.Module]:
+        return [self.model.encoder.relative_attention_bias]
+
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
         first = self.model.embeddings.padding_idx + 1
         return self.model.embeddings(inputs_embeds=vectors, position_ids=positions + first)
 

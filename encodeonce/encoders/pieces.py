@@ -1,12 +1,14 @@
 """From words to pieces and back: which piece belongs to which word, for any tokenizer.
 
 A running text is cut at white space first (`str.split`) and then treated as its words, so that both kinds of document
-have one path. Words that a tokenizer drops (a zero-width space, a lone accent, an empty string) get the unknown piece
-in their place: every word has at least one row, whatever the tokenizer, in training as in prediction.
+have one path; the second text of a pair likewise, its words numbered on from the first text's. Words that a tokenizer
+drops (a zero-width space, a lone accent, an empty string) get the unknown piece in their place: every word has at least
+one row, whatever the tokenizer, in training as in prediction.
 """
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 
 from ..errors import DataError, EncoderError
 from ..types import Document, Pieces
+from ._pair_template import PairTemplate
 from .checkpoint import VOCABULARY_FILES
 from .windows import plan, room_for
 
@@ -46,6 +49,9 @@ def load_tokenizer(folder: Path) -> Any:
 class Cutter:
     """Documents -> `Pieces`. Special pieces by the tokenizer's own template; windows planned for `window` pieces.
 
+    A pair is shown whole or not at all: cut into windows, most windows would hold one text without the other, which is
+    another input than the one asked for. A pair longer than `window` is a DataError that names it.
+
     Raises EncoderError for a tokenizer that gives words of a list other pieces than words of a text (byte-level BPE
     without the word-start space), and in a call where (nearly) every word came out as the unknown piece.
     """
@@ -64,23 +70,25 @@ class Cutter:
         room_for(window, overlap, len(self.before) + len(self.after))
 
     def __call__(self, documents: Sequence[Document]) -> list[Pieces]:
-        """One `Pieces` a document, in order. Raises DataError for a document without words."""
+        """One `Pieces` a document, in order. DataError for a document without words and for a pair over the window."""
         shown = [self._words(document) for document in documents]
-        self._learn(dict.fromkeys(word for words in shown for word in words))
-        cut = [self._pieces(document, words) for document, words in zip(documents, shown, strict=True)]
-        self._refuse_unknown(shown)
+        texts = [words for pair in shown for words in pair]
+        self._learn(dict.fromkeys(word for words in texts for word in words))
+        cut = [self._pieces(document, *pair) for document, pair in zip(documents, shown, strict=True)]
+        self._refuse_unknown(texts)
+        self._refuse_long(documents, cut)
         dropped = sum(len(pieces.unknown_words) for pieces in cut)
         if dropped:
             log.info("%d words without a piece of their own were given the unknown piece", dropped)
         return cut
 
-    def _words(self, document: Document) -> Sequence[str]:
-        words = document.words or document.text.split()
-        if not words:
-            raise DataError(
-                f"{document.place or document.id}: nothing to encode: the document has no words and no text."
-            )
-        return words
+    def _words(self, document: Document) -> tuple[Sequence[str], Sequence[str]]:
+        """The words of the first text and of the second, which a single text has none of."""
+        first, second = document.words or document.text.split(), document.pair.split()
+        if not first or (document.pair and not second):
+            which = "the document" if not document.pair else "the second text" if first else "the first text of a pair"
+            raise DataError(f"{document.place or document.id}: nothing to encode: {which} has no words and no text.")
+        return first, second
 
     def _learn(self, words: Iterable[str]) -> None:
         """Cuts words not met before. Tokenizers cut the words of a list one by one, so each needs cutting once only."""
@@ -96,18 +104,40 @@ class Cutter:
         else:
             self._known.update((word, self._slow_ids(text)) for word, text in zip(new, spaced, strict=True))
 
-    def _pieces(self, document: Document, words: Sequence[str]) -> Pieces:
-        cut = [self._known[word] for word in words]
+    def _pieces(self, document: Document, first: Sequence[str], second: Sequence[str]) -> Pieces:
+        cut = [self._known[word] for word in chain(first, second)]
         unknown: tuple[int, ...] = ()
         if not all(cut):
             unknown = tuple(i for i, ids in enumerate(cut) if not ids)
             cut = [ids or [self._stand_in(document, unknown)] for ids in cut]
+        if second:
+            return self._pair(document, cut, len(first), unknown)
         before, after = len(self.before), len(self.after)
         rows = np.array([*self.before, *chain.from_iterable(cut), *self.after], np.int32)
         word = np.full(len(rows), -1, np.int32)
         word[before : len(rows) - after] = np.repeat(np.arange(len(cut), dtype=np.int32), [len(ids) for ids in cut])
         windows = plan(word, before, after, self.window, self.overlap)
-        return Pieces(document.key, rows, word, len(words), windows, unknown)
+        return Pieces(document.key, rows, word, len(cut), windows, unknown)
+
+    def _pair(self, document: Document, cut: list[list[int]], n_first: int, unknown: tuple[int, ...]) -> Pieces:
+        template = self._pair_template
+        first, second = list(chain.from_iterable(cut[:n_first])), list(chain.from_iterable(cut[n_first:]))
+        ids, segments = template.filled(first, second)
+        start, middle, stop = template.bounds(len(first), len(ids))
+        word = np.full(len(ids), -1, np.int32)
+        owner = np.repeat(np.arange(len(cut), dtype=np.int32), [len(word_ids) for word_ids in cut])
+        word[start : start + len(first)], word[middle:stop] = np.split(owner, [len(first)])
+        return Pieces(document.key, ids, word, len(cut), ((start, stop, 0, len(ids)),), unknown, segments)
+
+    def _refuse_long(self, documents: Sequence[Document], cut: Sequence[Pieces]) -> None:
+        long = [(d, len(p)) for d, p in zip(documents, cut, strict=True) if d.pair and len(p) > self.window]
+        if long:
+            named = ", ".join(f"{document.place or document.id} ({rows} pieces)" for document, rows in long[:5])
+            raise DataError(
+                f"over the window of {self.window} pieces: {len(long)} of {len(cut)} items, pairs, {named}. Both texts"
+                " of a pair must be seen at once, so it is neither cut short nor cut into windows: shorten these"
+                " texts, leave them out, or raise the window where the model holds more."
+            )
 
     def _stand_in(self, document: Document, missing: tuple[int, ...]) -> int:
         """The id that takes the place of words without pieces: unknown, else end of sequence, else padding."""
@@ -163,6 +193,13 @@ class Cutter:
         inside = [i for i, special in enumerate(row.special_tokens_mask) if not special]
         first, last = (inside[0], inside[-1] + 1) if inside else (len(row.ids), len(row.ids))
         return list(row.ids[:first]), list(row.ids[last:])
+
+    @cached_property
+    def _pair_template(self) -> PairTemplate:
+        """Asked for when words have been cut: the tokenizer is shown one that has pieces."""
+        return PairTemplate.of(
+            self.tokenizer, next((word for word, ids in self._known.items() if ids), "a"), self.source
+        )
 
     def _refuse_unknown(self, items: Sequence[Sequence[str]]) -> None:
         """Stops where nearly everything is lost: such a run would train on one and the same vector."""

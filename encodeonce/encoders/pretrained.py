@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..costs import Shape
 from ..errors import ConfigError, EncoderError
 from ..resolve import resolve
 from ..types import Document, Pieces, Spec
 from . import checkpoint
+from .shape import shape_of
 
 if TYPE_CHECKING:
     from .pieces import Cutter
@@ -35,7 +37,8 @@ class Pretrained:
     cut into windows that share up to `overlap` pieces (default: window // 4). `compute` "bf16x3" multiplies in three
     bf16 products where that is faster (some 1e-5 off fp32, see docs/speed.md), "bf16" in one; norms and residuals
     stay fp32. `batch_pieces` is the budget of one batch, padding included; it does not change
-    the vectors. Raises EncoderError for a folder that cannot be used, ConfigError for settings that cannot.
+    the vectors. The default suits a processor's cache; a GPU takes ten times as many. Raises EncoderError
+    for a folder that cannot be used, ConfigError for settings that cannot.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Pretrained:
         compute: str = "fp32",
         window: int | None = None,
         overlap: int | None = None,
-        batch_pieces: int = 2048,
+        batch_pieces: int = 768,
     ) -> None:
         if compute not in ("fp32", "bf16x3", "bf16"):
             raise ConfigError(f"compute={compute!r} must be 'fp32', 'bf16x3' or 'bf16'.")
@@ -69,6 +72,11 @@ class Pretrained:
     def _tokenizer_limit(self) -> float:
         path = self.path / "tokenizer_config.json"
         return float(checkpoint.read_json(path).get("model_max_length") or 0) if path.is_file() else 0
+
+    @property
+    def shape(self) -> Shape:
+        """The encoder in numbers, for what it costs."""
+        return shape_of(self.config)
 
     @property
     def loaded(self) -> bool:

@@ -9,6 +9,7 @@ H heads   S pieces as keys
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +23,19 @@ from .checkpoint import n_blocks, usable_window, width
 from .loading import load_model
 from .slots import edited
 
-__all__ = ["Stack", "additive", "distances", "ranks"]
+__all__ = ["PostNormPaths", "Segments", "Stack", "additive", "distances", "ranks"]
 
 Mask = Bool[Tensor, "B T"] | Bool[Tensor, "B T T"] | None
+Segments = Int[Tensor, "#B T"] | None
+
+
+@dataclass(frozen=True)
+class PostNormPaths:
+    """Module paths inside a block: of the norms after attention and after feed-forward, and of the dropouts after the
+    softmax, after attention and after feed-forward ("": there is none)."""
+
+    norms: tuple[str, str]
+    drop: tuple[str, str, str]
 
 
 def ranks(mask: Bool[Tensor, "B T"] | Bool[Tensor, "B T T"]) -> Int[Tensor, "B T"]:
@@ -66,6 +77,8 @@ class Stack(nn.Module, ABC):
     """Whether there is a longest input that the model can be given at all."""
     AUTO: ClassVar[str] = "AutoModel"
     """The `transformers` class that loads the family."""
+    POST_NORM: ClassVar[PostNormPaths | None] = None
+    """Where the norms and dropouts of a post-norm block are; None in families whose blocks are something else."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -104,13 +117,36 @@ class Stack(nn.Module, ABC):
         return str(self.model.config.name_or_path or type(self.model).__name__)
 
     @property
+    def segmented(self) -> bool:
+        """Whether there is more than one segment vector: pieces of a second text then differ from those of a first."""
+        return (getattr(self.model.config, "type_vocab_size", None) or 0) > 1
+
+    @property
     @abstractmethod
     def blocks(self) -> list[nn.Module]:
         """The blocks in the order they run; a shared block stands in it once for every run."""
 
+    def entrance(self) -> list[nn.Module]:
+        """What `lookup` and `place` are made of."""
+        return [self.model.embeddings]
+
+    def tables(self) -> list[nn.Module]:
+        """What `context` is made of: positions that all blocks share."""
+        return []
+
+    def own(self, index: int) -> list[nn.Module]:
+        """What `block` of this number is made of."""
+        return [self.blocks[index]]
+
+    def closing(self) -> list[nn.Module]:
+        """What `finish` is made of."""
+        return []
+
     @abstractmethod
-    def embed(self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        """View 0 of piece vectors at 0-based positions."""
+    def embed(
+        self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        """View 0 of piece vectors at 0-based positions; `segments` only where the model has a table of them."""
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         """What every block of one run is given beside its states; computed once a run."""
@@ -129,11 +165,16 @@ class Stack(nn.Module, ABC):
         return self.model.get_input_embeddings()(ids)
 
     def place(
-        self, vectors: Float[Tensor, "B T E"], positions: Int[Tensor, "#B T"] | None = None
+        self,
+        vectors: Float[Tensor, "B T E"],
+        positions: Int[Tensor, "#B T"] | None = None,
+        segments: Segments = None,
     ) -> Float[Tensor, "B T D"]:
         """View 0. `positions` count from 0 in every family and default to 0 ... T-1; `ranks(mask)` leaves out padding.
 
-        Raises EncoderError where a position lies beyond the model's table.
+        `segments` say which text of a pair each piece belongs to, as the model's own tokenizer numbers them (token
+        types), and default to 0; a model without a table of them takes no notice. Raises EncoderError where a position
+        lies beyond the model's table.
         """
         if positions is None:
             positions = torch.arange(vectors.shape[1], device=vectors.device)[None]
@@ -143,7 +184,7 @@ class Stack(nn.Module, ABC):
                 f"{self.source}: position {last} asked for, but its table holds {self.window} pieces, special ones"
                 f" included (0 to {self.window - 1}). Cut the input into windows of at most {self.window}."
             )
-        return self.embed(vectors, positions)
+        return self.embed(vectors, positions, segments if self.segmented else None)
 
     def run(
         self,

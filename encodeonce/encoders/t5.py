@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Stack, additive, distances
+from .stack import Mask, Segments, Stack, additive, distances
 
 __all__ = ["T5"]
 
@@ -44,8 +44,19 @@ class T5(Stack):
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.block)
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
-        return vectors
+    def entrance(self) -> list[nn.Module]:
+        return [self.model.get_input_embeddings(), self.model.encoder.dropout]
+
+    def tables(self) -> list[nn.Module]:
+        return [self.model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias]
+
+    def closing(self) -> list[nn.Module]:
+        return [self.model.encoder.final_layer_norm, self.model.encoder.dropout]
+
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
+        return self.model.encoder.dropout(vectors)
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         attention = self.model.encoder.block[0].layer[0].SelfAttention
@@ -62,4 +73,4 @@ class T5(Stack):
         return self.blocks[index](states, **context)[0]
 
     def finish(self, states: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return self.model.encoder.final_layer_norm(states)
+        return self.model.encoder.dropout(self.model.encoder.final_layer_norm(states))

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ._bert_blocks import BertBlocks
+from .stack import Segments
 
 __all__ = ["XlmRoberta"]
 
@@ -14,6 +15,8 @@ __all__ = ["XlmRoberta"]
 class XlmRoberta(BertBlocks):
     """Views as BERT's. The first position is row pad_token_id + 1 of the table (case LONG-2)."""
 
-    def embed(self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def embed(
+        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
+    ) -> Float[Tensor, "B T D"]:
         first = self.model.embeddings.padding_idx + 1
-        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions + first)
+        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions + first, token_type_ids=segments)

@@ -9,6 +9,7 @@ from typing import Any
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from ..errors import ConfigError
 from ..nn.rows import Rows
 from ..types import IGNORE
 
@@ -32,3 +33,7 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def decode(self, scores: Any, rows: Rows) -> list[Any]:
         """One prediction an item, of the form that the task's gold has."""
+
+    def probabilities(self, scores: Any, rows: Rows) -> list[dict[str, float]]:
+        """For each item the probability of every label. ConfigError where the head's predictions are no such labels."""
+        raise ConfigError(f"the head {type(self).__name__.lower()!r} gives no probabilities of an item's labels.")

@@ -1,6 +1,6 @@
 """Any number of tasks over one read of the stored views: what all methods over stored pieces share.
 
-Axes: P rows of all items   R rows that a head sees   D width   C classes
+Axes: L views   P rows of all items   R rows that a head sees   D width   C classes
 """
 
 import hashlib
@@ -65,6 +65,10 @@ class Multitask(nn.Module):
         """Task name -> what it trains; `train` keeps the best weights of each by itself."""
         return {name: self.part(name) for name in self.names}
 
+    def tasks_of(self, name: str) -> tuple[str, ...]:
+        """The tasks that one of `modules_of` answers."""
+        return (name,)
+
     def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
         """What a task trains, by learning rate."""
         return {"head": [parameter for parameter in self.part(name).parameters() if parameter.requires_grad]}
@@ -75,25 +79,48 @@ class Multitask(nn.Module):
         """`Examples.read`; no tasks where there is no gold."""
         return Examples.read(source, documents, tasks, split)
 
+    def scores(self, batch: Batch, names: Collection[str]) -> dict[str, Any]:
+        """Each task's scores of the batch, of whatever form its head gives them."""
+        return {name: self.part(name)(batch) for name in names}
+
     def losses(self, batch: Batch, names: Collection[str]) -> dict[str, Float[Tensor, ""]]:
-        """Each task's loss, a scored unit on average over the epoch: its sum times the constant `Batch.scale`."""
+        """The loss of each of these modules, a scored unit on average over the epoch: the sum of its tasks' losses,
+        each of them a sum times the constant `Batch.scale`."""
         losses = {}
         for name in names:
-            part = self.part(name)
-            losses[name] = part.head.loss(part(batch), batch.gold[name], batch.counts[name]) * batch.scale[name]
+            tasks = self.tasks_of(name)
+            scores = self.scores(batch, tasks)
+            own = [
+                self.part(task).head.loss(scores[task], batch.gold[task], batch.counts[task]) * batch.scale[task]
+                for task in tasks
+            ]
+            losses[name] = torch.stack(own).sum() if len(own) > 1 else own[0]
         return losses
 
     def loss(self, batch: Batch) -> Float[Tensor, ""]:
         """The sum over all tasks."""
-        return torch.stack(list(self.losses(batch, self.names).values())).sum()
+        return torch.stack(list(self.losses(batch, list(self.modules_of())).values())).sum()
 
-    def predict(self, batch: Batch) -> list[dict[str, Any]]:
-        """For each item a prediction a task, of the kind that the task's gold is."""
-        decoded = {}
+    def predict(self, batch: Batch, probabilities: bool = False) -> list[dict[str, Any]]:
+        """For each item a prediction a task, of the kind that the task's gold is.
+
+        With `probabilities`, a pair of the prediction and label -> probability; ConfigError where a head has none.
+        """
+        found = self.scores(batch, self.names)
+        decoded: dict[str, list[Any]] = {}
         for name in self.names:
             part = self.part(name)
-            decoded[name] = part.head.decode(part(batch), batch.choices[part.piece].rows)
+            scores, rows = found[name], batch.choices[part.piece].rows
+            decoded[name] = part.head.decode(scores, rows)
+            if probabilities:
+                decoded[name] = list(zip(decoded[name], part.head.probabilities(scores, rows), strict=True))
         return [{name: decoded[name][b] for name in self.names} for b in range(len(batch.items))]
+
+    def layer_weights(self, batch: Batch, name: str) -> Float[Tensor, "R L"]:
+        """How much of each view of `layers` a task's adapter reads for every row of its head; rows sum to 1."""
+        part = self.part(name)
+        choice = batch.choices[part.piece]
+        return choice.pooled(part.adapter.layer_weights(batch.packed, choice.packed))
 
     def batches(self, examples: Examples, *, size: int, order: np.random.Generator | None) -> Iterator[Batch]:
         """All examples once: in length buckets in an order drawn from `order`, or as they stand where it is None.

@@ -1,11 +1,11 @@
 """Accuracy of a column of labels, and precision, recall and F1 of each label. All per cent; None is undefined."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 from ..errors import ConfigError
 
-__all__ = ["accuracy", "paired", "per_label", "ratio"]
+__all__ = ["accuracy", "paired", "per_label", "ratio", "same_number"]
 
 Labels = Sequence[Sequence[str]]
 
@@ -53,13 +53,18 @@ def ratio(part: int, whole: int) -> float | None:
 
 def paired(gold: Labels, predicted: Labels) -> list[tuple[Sequence[str], Sequence[str]]]:
     """Gold and prediction of each item. Raises ConfigError naming the first item whose lengths differ."""
-    if len(gold) != len(predicted):
-        raise ConfigError(
-            f"{len(gold)} gold items but {len(predicted)} predicted ones; each gold item needs a prediction."
-        )
+    same_number(gold, predicted)
     for index, (g, p) in enumerate(zip(gold, predicted, strict=True)):
         if len(g) != len(p):
             raise ConfigError(
                 f"item {index}: {len(g)} gold labels but {len(p)} predicted ones; each word needs a prediction."
             )
     return list(zip(gold, predicted, strict=True))
+
+
+def same_number(gold: Sized, predicted: Sized) -> None:
+    """ConfigError where there are not as many predictions as gold items."""
+    if len(gold) != len(predicted):
+        raise ConfigError(
+            f"{len(gold)} gold items but {len(predicted)} predicted ones; each gold item needs a prediction."
+        )

@@ -28,13 +28,14 @@ def processor_flags() -> str:
     return next((line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))), "")
 
 
-def library(source: Path, flags: tuple[str, ...]) -> ctypes.CDLL | str:
-    """The library of a C file, compiled where no earlier process has left it; or why there is none."""
+def library(source: Path, flags: tuple[str, ...], more: tuple[Path, ...] = ()) -> ctypes.CDLL | str:
+    """The library of a C file, and of `more` C files, compiled where no earlier process has left it; or why there is
+    none. A file may include headers that lie beside it."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if os.name != "posix" or not compiler:
         return "there is no C compiler (cc, gcc or clang)"
     try:
-        return ctypes.CDLL(str(_built(source, compiler.split(), flags)))
+        return ctypes.CDLL(str(_built(source, compiler.split(), flags, more)))
     except subprocess.SubprocessError as problem:
         said = (getattr(problem, "stderr", "") or str(problem)).strip().splitlines()
         return f"{compiler} cannot build {source.name}: {said[0] if said else problem}"
@@ -42,15 +43,17 @@ def library(source: Path, flags: tuple[str, ...]) -> ctypes.CDLL | str:
         return f"{source.name} cannot be built or loaded: {problem}"
 
 
-def _built(source: Path, compiler: list[str], flags: tuple[str, ...]) -> Path:
+def _built(source: Path, compiler: list[str], flags: tuple[str, ...], more: tuple[Path, ...]) -> Path:
     # the processor is part of the name: machines that differ may share a cache folder, and flags may say "native"
-    made_of = [source.read_bytes(), *(word.encode() for word in (*compiler, *flags, processor_flags()))]
+    sources = [source, *more]
+    texts = [path.read_bytes() for path in (*sources, *sorted(source.parent.glob("*.h")))]
+    made_of = [*texts, *(word.encode() for word in (*compiler, *flags, processor_flags()))]
     folder = private_folder()
     path = folder / f"{source.stem}-{hashlib.sha256(bytes(1).join(made_of)).hexdigest()[:20]}.so"
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             fresh = Path(scratch) / path.name
-            command = [*compiler, *flags, "-shared", "-fPIC", "-o", str(fresh), str(source), "-lm"]
+            command = [*compiler, *flags, "-shared", "-fPIC", "-o", str(fresh), *map(str, sources), "-lm"]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
             os.replace(fresh, path)
     return path

@@ -27,10 +27,14 @@ class Packed:
     `views` may be the storage type (fp16, bf16) or fp32; whoever needs fp32 arithmetic casts at the entrance.
     `lengths` is host memory on purpose: loops over items never wait for a device.
     The means are computed at first use and kept, so that several adapters reading one batch share them.
+    `ids` are the rows' piece ids where a method runs the embeddings itself; it may then read no view at all (L = 0).
+    `segments` tell the texts of pairs apart, for those embeddings (None: there is no pair).
     """
 
     views: Float[Tensor, "L P D"]
     lengths: tuple[int, ...]
+    ids: Int[Tensor, " P"] | None = None
+    segments: Int[Tensor, " P"] | None = None
 
     def __post_init__(self) -> None:
         if sum(self.lengths) != self.views.shape[1]:

@@ -1,9 +1,9 @@
-"""The compiled part of a training step: `step_kernel.c`, built once by the machine's own C compiler and kept.
+"""The compiled part of a training step: two C files, built once by the machine's own C compiler and kept.
 
 Where there is no compiler `usable` says no, and tensor operations do the same in more passes. The library lies in the
-user's cache folder under the hash of its source, the compiler and the processor.
+user's cache folder under the hash of its sources, the compiler and the processor.
 
-Axes: see `step_kernel.c`
+Axes: see the C files
 """
 
 import ctypes
@@ -18,11 +18,12 @@ from torch import Tensor
 
 from .compiled import library
 
-__all__ = ["call", "usable"]
+__all__ = ["LANES", "call", "usable"]
 
 log = logging.getLogger("encodeonce")
 
 SOURCE = Path(__file__).with_name("step_kernel.c")
+MORE = (SOURCE.with_name("block_kernel.c"),)
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 WIDE = "-mprefer-vector-width=512"
 LANES = 16
@@ -38,6 +39,10 @@ VOID = (
     "drop16_slope",
     "tanh16",
     "tanh16_slope",
+    "add_norm",
+    "add_norm_slope",
+    "gelu16",
+    "gelu16_slope",
 )
 """Functions that return nothing; the others return 1 where they found no memory."""
 
@@ -70,7 +75,7 @@ def _passed(argument: Tensor | int | float | None) -> Any:
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     """The loaded library, or None after a line in the log that says why."""
-    found = library(SOURCE, (*FLAGS, WIDE) if platform.machine() == "x86_64" else FLAGS)
+    found = library(SOURCE, (*FLAGS, WIDE) if platform.machine() == "x86_64" else FLAGS, MORE)
     if isinstance(found, str):
         log.info("training steps run without the compiled kernel: %s", found)
         return None

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
+from ..train.atomic import write_bytes
 
-__all__ = ["ResultsRow", "append_row", "latest", "now", "read_rows", "surroundings"]
+__all__ = ["ResultsRow", "append_row", "latest", "now", "read_rows", "surroundings", "write_rows"]
 
 log = logging.getLogger("encodeonce")
 
@@ -90,12 +91,21 @@ class ResultsRow:
 def append_row(path: Path, row: ResultsRow) -> None:
     """Add one row and sync it to the disk. A half-written last line left by a killed writer is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(row.to_json(), allow_nan=False, ensure_ascii=False).encode() + b"\n"
+    line = _line(row)
     with open(path, "a+b") as file:
         _cut_half_line(file, path)
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_rows(path: Path, rows: Iterable[ResultsRow]) -> None:
+    """Put these rows in the place of a file's, at once or not at all."""
+    write_bytes(path, b"".join(map(_line, rows)))
+
+
+def _line(row: ResultsRow) -> bytes:
+    return json.dumps(row.to_json(), allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
 def _cut_half_line(file: Any, path: Path) -> None:

@@ -1,8 +1,9 @@
 """A saved run: a folder that holds all that is needed to answer on another machine, but the encoder.
 
-FOLDER/config.json         schema version, tasks and labels, variant, the Spec of the states it was trained on, training
-                           settings and scores, versions; written last: without it there is no run
-FOLDER/model.safetensors   adapters and heads, named TASK/PARAMETER
+FOLDER/config.json         schema version, method, tasks and labels, variant, the Spec of the states it was trained on,
+                           training settings and scores, versions; written last: without it there is no run
+FOLDER/model.safetensors   all that was trained, named TASK/PARAMETER: adapters, heads, blocks of the encoder or their
+                           low-rank terms
 FOLDER/README.md           a model card
 """
 
@@ -21,6 +22,8 @@ from safetensors.torch import save as tensor_bytes
 
 from ..errors import EncodeOnceError, RunError
 from ..methods.aggregate import Aggregate, Variant
+from ..methods.finetune import Finetune, Tuning
+from ..methods.finetune.finetune import HasStack
 from ..tasks import Task, from_json
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
@@ -48,9 +51,9 @@ class Run:
     what was read (no path of this machine), `command` how to do it again.
     """
 
-    method: Aggregate
+    method: Aggregate | Finetune
     tasks: tuple[Task, ...]
-    variant: Variant
+    variant: Variant | Tuning
     spec: Spec
     training: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Any] = field(default_factory=dict)
@@ -75,7 +78,7 @@ def save(run: Run, folder: Path) -> None:
     weights = tensor_bytes(named)
     config = {
         "schema": SCHEMA,
-        "method": "aggregate",
+        "method": "finetune" if isinstance(run.variant, Tuning) else "aggregate",
         "variant": run.variant.to_json(),
         "tasks": [task.to_json() for task in run.tasks],
         "spec": run.spec.to_json(),
@@ -94,6 +97,7 @@ def save(run: Run, folder: Path) -> None:
 def load(folder: Path, encoder: HasSpec | None = None) -> Run:
     """A saved run, ready to predict. With an `encoder`, checks that it is the one the run was trained on.
 
+    A run that trained blocks of its encoder cannot do without one: a saved run holds what was trained and no more.
     Raises RunError naming a missing file by path, an unknown schema, changed weights, each difference of the encoder.
     """
     for name in FILES:
@@ -107,20 +111,37 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
         )
     try:
         spec = Spec.from_json(config["spec"])
-        variant = Variant(**config["variant"])
         tasks = tuple(from_json(values) for values in config["tasks"])
-        method = Aggregate.build(variant, spec, tasks)
+        if encoder is not None:
+            there = encoder.spec(layers=list(spec.layers), dtype=spec.dtype)
+            _compare(spec, spec.layers, there, "the encoder")
+        method, variant = _built(config, spec, tasks, encoder)
         weights = tensors_of(content)
         for name, module in method.modules_of().items():
             prefix = f"{name}/"
             module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})
-        run = Run(method, tasks, variant, spec, config["training"], config["scores"], config["data"], config["command"])
+    except RunError:
+        raise
     except (KeyError, TypeError, RuntimeError, SafetensorError, EncodeOnceError) as problem:
         raise RunError(f"{folder}: the run cannot be rebuilt: {problem}") from None
     method.eval()
-    if encoder is not None:
-        check_spec(run, encoder.spec(layers=list(spec.layers), dtype=spec.dtype), "the encoder")
-    return run
+    return Run(method, tasks, variant, spec, config["training"], config["scores"], config["data"], config["command"])
+
+
+def _built(
+    config: Mapping[str, Any], spec: Spec, tasks: tuple[Task, ...], encoder: HasSpec | None
+) -> tuple[Aggregate | Finetune, Variant | Tuning]:
+    """The method as it was before training, and what it was made by."""
+    if config["method"] == "aggregate":
+        variant = Variant(**config["variant"])
+        return Aggregate.build(variant, spec, tasks), variant
+    if not isinstance(encoder, HasStack):
+        raise RunError(
+            f"this run ({config['variant']['name']}) trained blocks of the encoder {spec.encoder}: it can only be "
+            "loaded beside that encoder. Give it: load(folder, Pretrained(...))."
+        )
+    tuning = Tuning(**config["variant"])
+    return Finetune.build(tuning, encoder, spec, tasks), tuning
 
 
 def check_spec(run: Run, other: Spec, what: str) -> None:
@@ -128,13 +149,17 @@ def check_spec(run: Run, other: Spec, what: str) -> None:
 
     More layers than the run reads are no difference.
     """
-    wanted = run.spec
-    if set(run.method.layers) <= set(other.layers):
+    _compare(run.spec, run.method.layers, other, what)
+
+
+def _compare(wanted: Spec, layers: tuple[int, ...], other: Spec, what: str) -> None:
+    made_by = wanted.encoder
+    if set(layers) <= set(other.layers):
         wanted = replace(wanted, layers=other.layers) if other.n_blocks == wanted.n_blocks else wanted
     differences = wanted.differences(other)
     if differences:
         raise RunError(
-            f"{what} ({other.encoder}) does not make the states this run was trained on, by {run.spec.encoder} "
+            f"{what} ({other.encoder}) does not make the states this run was trained on, by {made_by} "
             f"(here: the run, there: {what}): {'; '.join(differences)}."
         )
 
@@ -147,10 +172,10 @@ def _config(folder: Path) -> dict[str, Any]:
         config["model_sha256"]
     except (ValueError, KeyError, TypeError) as problem:
         raise RunError(f"{path} is not the config of a saved run: {problem!r}.") from None
-    if schema != SCHEMA or config.get("method") != "aggregate":
+    if schema != SCHEMA or config.get("method") not in ("aggregate", "finetune"):
         raise RunError(
             f"{path} has schema {schema!r} and method {config.get('method')!r}; this version reads schema {SCHEMA} and "
-            "method 'aggregate'. Use the version that wrote it, named under \"versions\"."
+            "methods 'aggregate' and 'finetune'. Use the version that wrote it, named under \"versions\"."
         )
     return dict(config)
 

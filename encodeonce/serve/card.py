@@ -13,13 +13,13 @@ def card(config: Mapping[str, Any]) -> str:
     lines = [
         "---",
         "library_name: encodeonce",
-        "pipeline_tag: token-classification",
+        f"pipeline_tag: {'text' if all(map(_whole, config['tasks'])) else 'token'}-classification",
         "tags: [encodeonce, layer-adapter]",
         "---",
         "",
         f"# {', '.join(names)} over {spec['encoder']}",
         "",
-        f"Adapter `{config['variant']['name']}` and a head a task, trained on the frozen encoder's stored layers.",
+        _made(config),
         "",
         "## Scores",
         "",
@@ -37,7 +37,8 @@ def card(config: Mapping[str, Any]) -> str:
         "## Labels",
         "",
         *(
-            f"- {_name(task)}: {len(task['labels'])} labels, the {task['piece']} piece of a word"
+            f"- {_name(task)}: {len(task['labels'])} labels, "
+            + ("one answer a document" if _whole(task) else f"the {task['piece']} piece of a word")
             for task in config["tasks"]
         ),
         "",
@@ -56,8 +57,20 @@ def card(config: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _made(config: Mapping[str, Any]) -> str:
+    variant = config["variant"]
+    if config["method"] == "aggregate":
+        return f"Adapter `{variant['name']}` and a head a task, trained on the frozen encoder's stored layers."
+    below = "a trunk for all tasks" if variant["shared"] else "blocks for each task"
+    return f"`{variant['name']}`: {below}, copied from the encoder and trained, and a head a task."
+
+
 def _name(task: Mapping[str, Any]) -> str:
-    return str(task["column"]) if task["kind"] == "tagging" else str(task["kind"])
+    return str(task["column"]) if task["kind"] == "tagging" else str(task.get("called") or task["kind"])
+
+
+def _whole(task: Mapping[str, Any]) -> bool:
+    return str(task["piece"]).startswith("document")
 
 
 def _listed(layers: list[int]) -> str:

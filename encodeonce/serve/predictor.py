@@ -6,6 +6,7 @@ vectors come from. An int8 store's scales depend on the items stored beside a te
 Axes: L views   T rows of one item   D width
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
@@ -13,13 +14,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from ..batching import Examples, Memory, Source
-from ..errors import DataError, NotStored
-from ..train.evaluate import predicted
+from ..batching import Cut, Memory, Source
+from ..errors import NotStored
 from ..types import Document, Encoding, Pieces, Spec
 from .bundle import Run, check_spec
 
 __all__ = ["LiveEncoder", "Predictor", "StoredViews"]
+
+log = logging.getLogger("encodeonce")
 
 CHUNK = 256
 """Documents encoded live before they are answered: bounds memory."""
@@ -50,7 +52,7 @@ class StoredViews(Source, Protocol):
 
 
 class Predictor:
-    """`predict` answers for documents with words. `hits` and `misses` count where the vectors came from, in documents.
+    """`predict` answers for documents. `hits` and `misses` count where the vectors came from, in documents.
 
     Give a store, an encoder, or both. Raises RunError naming each difference where one of them does not make the states
     the run was trained on.
@@ -64,32 +66,46 @@ class Predictor:
         if encoder is not None:
             check_spec(run, encoder.spec(layers=list(run.spec.layers), dtype=run.spec.dtype), "the encoder")
 
-    def predict(self, documents: Sequence[Document], size: int = 32) -> list[dict[str, Any]]:
-        """For each document, in order, an answer a task, such as a label a word; `()` for a document of no words.
+    def predict(
+        self, documents: Sequence[Document | str | tuple[str, str]], size: int = 32, probabilities: bool = False
+    ) -> list[dict[str, Any]]:
+        """For each document, in order, an answer a task: a label a word, or one answer for the whole document.
 
-        Raises NotStored for a text that no store holds where there is no encoder, DataError for running text.
+        A string is a text and two are a pair; tasks that label words need documents of words. With `probabilities`, an
+        answer is a pair of the prediction and {label: probability}. A document of no words and no text gets no answer:
+        () from tasks that label words, None from the others, which is logged. Raises NotStored for a text that no store
+        holds where there is no encoder, DataError for one that a task cannot answer for, ConfigError where a head has
+        no probabilities.
         """
-        running = next((document for document in documents if document.text and not document.words), None)
-        if running is not None:
-            raise DataError(f"{running.place or running.id}: running text: cut it into words first.")
-        answers: list[dict[str, Any]] = [{task.name: () for task in self.run.tasks} for _ in documents]
-        asked = [i for i, document in enumerate(documents) if document.words]
-        live = self._not_stored([documents[i] for i in asked])
-        stored = [i for i in asked if documents[i].key not in live]
-        fresh = [i for i in asked if documents[i].key in live]
+        shown = [as_document(one, i) for i, one in enumerate(documents)]
+        tasks = self.run.tasks
+        answers: list[dict[str, Any]] = [{t.name: () if t.needs_words else None for t in tasks} for _ in shown]
+        asked = [i for i, document in enumerate(shown) if document.words or document.text.strip()]
+        for i in asked:
+            for task in tasks:
+                task.check(shown[i])
+        empty = sorted(set(range(len(shown))) - set(asked))
+        if empty and not all(task.needs_words for task in tasks):
+            first = shown[empty[0]]
+            log.warning("%d texts are empty and get no answer, the first: %s", len(empty), first.place or first.id)
+        live = self._not_stored([shown[i] for i in asked])
+        stored = [i for i in asked if shown[i].key not in live]
+        fresh = [i for i in asked if shown[i].key in live]
         if stored:
             assert self.store is not None
-            self._answer(self.store, documents, stored, size, answers)
+            self._answer(self.store, shown, stored, size, probabilities, answers)
         for start in range(0, len(fresh), CHUNK):
             chunk = fresh[start : start + CHUNK]
-            self._answer(self._encoded([documents[i] for i in chunk]), documents, chunk, size, answers)
+            self._answer(self._encoded([shown[i] for i in chunk]), shown, chunk, size, probabilities, answers)
         self.hits += len(stored)
         self.misses += len(fresh)
         return answers
 
     def _not_stored(self, documents: Sequence[Document]) -> set[str]:
         keys = [document.key for document in documents]
-        lacking = range(len(keys)) if self.store is None else self.store.missing(keys)
+        lacking: Sequence[int] = range(len(keys))
+        if self.store is not None and self.run.method.layers:
+            lacking = self.store.missing(keys)
         live = {keys[i] for i in lacking}
         if live and self.encoder is None:
             first = documents[next(iter(lacking))]
@@ -99,11 +115,14 @@ class Predictor:
             )
         return live
 
-    def _encoded(self, documents: Sequence[Document]) -> Memory:
+    def _encoded(self, documents: Sequence[Document]) -> Source:
+        """The views that the run reads, or piece ids where it reads none."""
         assert self.encoder is not None
         layers, dtype = self.run.method.layers, ROUNDED.get(self.run.spec.dtype)
         distinct = list({document.key: document for document in documents}.values())
         pieces = self.encoder.cut(distinct)
+        if not layers:
+            return Cut(self.run.spec, pieces)
         encodings = []
         for i, states in self.encoder.encode(pieces, list(layers)):
             if dtype is not None:
@@ -112,9 +131,27 @@ class Predictor:
         return Memory(replace(self.run.spec, layers=layers), encodings)
 
     def _answer(
-        self, source: Source, documents: Sequence[Document], which: Sequence[int], size: int, answers: list[Any]
+        self,
+        source: Source,
+        documents: Sequence[Document],
+        which: Sequence[int],
+        size: int,
+        probabilities: bool,
+        answers: list[dict[str, Any]],
     ) -> None:
-        examples = Examples.read(source, [documents[i] for i in which])
-        found, _ = predicted(self.run.method, examples, size)
+        method, found = self.run.method, []
+        examples = method.read(source, [documents[i] for i in which])
+        method.eval()
+        with torch.no_grad():
+            for batch in method.batches(examples, size=size, order=None):
+                found += method.predict(batch, probabilities)
         for i, answer in zip(which, found, strict=True):
             answers[i] = answer
+
+
+def as_document(shown: Document | str | tuple[str, str], ordinal: int) -> Document:
+    """A text or a pair of texts as a document."""
+    if isinstance(shown, Document):
+        return shown
+    text, pair = (shown, "") if isinstance(shown, str) else shown
+    return Document(f"text {ordinal + 1}", text=text, pair=pair)

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from ..costs import item_bytes
 from ..errors import ConfigError, CorruptStore, StoreError
 from ..types import Spec
 
@@ -192,13 +193,6 @@ class Manifest:
             if seen != due:
                 raise CorruptStore(f"{path} belongs to another store: {field} is {seen!r}, here it must be {due!r}.")
         return manifest
-
-
-def item_bytes(spec: Spec, rows: int) -> int:
-    """Bytes one item of `rows` rows adds to a shard."""
-    L = len(spec.layers)
-    row = L * spec.width * SIZES[TAGS[spec.dtype]] + 4 + (2 * L if spec.dtype == "int8" else 0)
-    return rows * row + 32 + 8 + 8 * (L + 1)
 
 
 def estimate(spec: Spec, rows: int, items: int, shard_bytes: int = SHARD_BYTES) -> int:

@@ -219,19 +219,14 @@ class Store:
     def _jobs(
         self, keys: Sequence[str], found: np.ndarray, items: dict[int, Item], shard_bytes: int, part: tuple[int, int]
     ) -> list[Job]:
-        """The shards of this part.
+        """The shards of this part: all documents are cut into runs, stored or not, and each keeps its missing items.
 
-        Alone, the missing items are cut into shards. In parts, all documents are, stored or not, and each shard then
-        keeps its missing items: so the shards' numbers do not depend on how far the other parts are.
+        So neither other parts' progress nor a second writer's, nor how far a killed one came, moves a shard's edges.
         """
         index, count = part
-        if count == 1:
-            positions = sorted(items)
-            lengths = [len(items[position].pieces) for position in positions]
-        else:
-            first = {key: position for position, key in reversed(list(enumerate(keys)))}
-            positions = sorted(first.values())
-            lengths = [len(items[p].pieces) if p in items else int(self._lengths[found[p]]) for p in positions]
+        first = {key: position for position, key in reversed(list(enumerate(keys)))}
+        positions = sorted(first.values())
+        lengths = [len(items[p].pieces) if p in items else int(self._lengths[found[p]]) for p in positions]
         jobs = []
         for run in plan(lengths, self.spec, shard_bytes)[index::count]:
             chosen = [items[positions[k]] for k in run if positions[k] in items]

@@ -26,10 +26,11 @@ import xxhash
 from jaxtyping import Float
 from torch import Tensor
 
+from ..costs import item_bytes
 from ..errors import ConfigError, StoreError, StoreFull
 from ..types import Document, Pieces, Spec
 from .claim import Claim, is_held, room_for, write_atomically
-from .format import Layout, Manifest, item_bytes, key_bytes, shard_name, shard_size
+from .format import Layout, Manifest, key_bytes, shard_name, shard_size
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 
 __all__ = ["FillReport", "Item", "Source", "fill_shards", "plan"]
@@ -141,14 +142,15 @@ def fill_shards(
         busy = []
         for job in pending:
             if not is_finished(folder, job.name):
-                if is_held(folder / f"{job.name}.safetensors"):
-                    busy.append(job)
-                    continue
                 claim = Claim.take(folder / f"{job.name}.safetensors.tmp")
                 if claim is None:
                     busy.append(job)
                     continue
                 with claim:
+                    # asked under the claim: between its shard and its manifest a writer has no temporary file any more
+                    if is_held(folder / f"{job.name}.safetensors"):
+                        busy.append(job)
+                        continue
                     if not is_finished(folder, job.name):
                         nbytes += ShardWriter(folder, spec, job, claim).write(source, meter)
                         written.append(job)

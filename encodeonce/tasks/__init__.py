@@ -6,13 +6,15 @@ say (the label list, a tagging scheme). Everything later (gold ids, scores, a sa
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError, DataError, RunError
 from ..resolve import available, resolve
 from ..types import IGNORE, Document
+from ._presets import PRESETS
 
 __all__ = ["Task", "from_json", "named"]
 
@@ -29,7 +31,6 @@ class Task(ABC):
     """
 
     head: ClassVar[str]
-    metric: ClassVar[str]
     piece: str
     labels: tuple[str, ...]
 
@@ -37,6 +38,22 @@ class Task(ABC):
     @abstractmethod
     def name(self) -> str:
         """What the task is called in settings, results and saved runs."""
+
+    @property
+    @abstractmethod
+    def metric(self) -> str:
+        """The score that decides between epochs."""
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether it answers for words, and so cannot read a running text or a pair; else one answer a document."""
+        return not self.piece.startswith("document")
+
+    def check(self, document: Document) -> None:
+        """DataError where this document, with or without gold, is none that the learned task can answer for."""
+        if self.needs_words and (document.pair or not document.words):
+            why = "a pair of texts has no words to label" if document.pair else "running text: cut it into words first"
+            raise DataError(f"{document.place or document.id}: {why} (task {self.name!r}).")
 
     @property
     @abstractmethod
@@ -84,15 +101,21 @@ class Task(ABC):
 
 
 def named(name: str, **options: Any) -> Task:
-    """A task by name: "ner", "chunk", a column ("upos", "deprel", any other) or an attribute of FEATS ("feats:Number").
+    """A task by name: "ner", "chunk", a column ("upos", "deprel", any other) or an attribute of FEATS ("feats:Number"),
+    "classification", "regression", "multilabel", or a data set of GLUE ("cola", "sst2", "mrpc", "rte", "stsb").
 
-    `options` go to the task's class: `piece` to every one, `column`, `scheme`, `constrained` to the span tasks.
+    `options` go to the task's class: `piece` and `column` to every one, `scheme`, `constrained` to the span tasks.
+    `kind` gives a task of a kind another name, so that one run can have several: named("topic", kind="classification").
     """
-    kind = ALIASES.get(name, name)
+    options = {"kind": ALIASES.get(name, name), **PRESETS.get(name, {}), **options}
+    kind = options.pop("kind")
+    if kind not in available("tasks") and kind != name:
+        raise ConfigError(f"task {name!r}: kind={kind!r} is not known. There is: {', '.join(available('tasks'))}.")
     if kind not in available("tasks") or kind == "tagging":
-        column = options.pop("column", name)
-        kind, options = "tagging", {"column": column, **options}
+        kind, options = "tagging", {"column": name, **options}
     cls = resolve("tasks", kind)
+    if is_dataclass(cls) and "called" in {field.name for field in fields(cls)}:
+        options.setdefault("called", name)
     try:
         task = cls(**options)
     except TypeError as problem:

@@ -1,7 +1,7 @@
 """The one loop. It knows of a method what `Trainee` says, and of a task what `Scorer` says."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
@@ -26,13 +26,16 @@ class Trainee(Protocol):
     """A method whose tasks are trained side by side: each has its own parameters, loss and best epoch."""
 
     def modules_of(self) -> dict[str, nn.Module]:
-        """Task name -> what it trains. No parameter belongs to two tasks."""
+        """What is trained by itself, by name: a task's own parameters, or those that several tasks share."""
+
+    def tasks_of(self, name: str) -> Sequence[str]:
+        """The tasks that one of `modules_of` answers."""
 
     def groups(self, name: str) -> Mapping[str, Sequence[nn.Parameter]]:
-        """A task's trained parameters by their learning rate: "encoder" what was pre-trained, "head" all else."""
+        """A module's trained parameters by their learning rate: "encoder" what was pre-trained, "head" all else."""
 
     def losses(self, batch: Any, names: Collection[str]) -> dict[str, Tensor]:
-        """A scalar to go down for each of these tasks."""
+        """A scalar to go down for each of these modules."""
 
     def predict(self, batch: Any) -> list[dict[str, Any]]:
         """For each example of the batch, in order, a prediction a task."""
@@ -51,7 +54,9 @@ class Trainee(Protocol):
 class Scorer(Protocol):
     """How a task's predictions are scored; `metric` is the score that chooses between epochs, higher is better."""
 
-    metric: ClassVar[str]
+    @property
+    def metric(self) -> str:
+        """The name of that score."""
 
     def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float | None]:
         """Scores by name; None where undefined."""

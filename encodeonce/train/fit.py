@@ -40,8 +40,9 @@ class Fit:
     """What a run did. The method now has, for each task, the weights of its best epoch (the last one without dev).
 
     `epochs` has one entry an epoch: epoch (from 1), step, loss (mean over its batches), dev scores by task and metric.
-    `best[task]` names the epoch kept and its deciding score. Times are wall seconds: a batch's includes waiting for its
-    data, `seconds` includes scoring dev. `parameters` counts what is trained, by task and in all ("total").
+    `best[task]` names the epoch kept and its deciding score, the mean over the tasks that share its weights. Times are
+    wall seconds: a batch's includes waiting for its data, `seconds` includes scoring dev. `parameters` counts what is
+    trained, by task and in all ("total"); what tasks share counts for each of them, and once in all.
     """
 
     epochs: list[dict[str, Any]]
@@ -117,8 +118,9 @@ class _Loop:
             raise DataError("no examples to train on.")
         if len(self.train) == 1:
             log.warning("training on a single example: the scores say nothing about other texts")
-        if self.dev is not None and set(self.scorers) != set(self.modules):
-            raise ConfigError(f"tasks {sorted(self.modules)} need a scorer each; there is {sorted(self.scorers)}.")
+        tasks = [task for name in self.modules for task in self.method.tasks_of(name)]
+        if self.dev is not None and set(self.scorers) != set(tasks):
+            raise ConfigError(f"tasks {sorted(tasks)} need a scorer each; there is {sorted(self.scorers)}.")
 
     @property
     def active(self) -> list[str]:
@@ -206,13 +208,13 @@ class _Loop:
             size = self.settings.per_device_eval_batch_size
             entry["dev"] = {k: dict(v) for k, v in evaluate(self.method, self.dev, self.scorers, size).scores.items()}
             for name in self.active:
-                self.choose(name, at.epoch + 1, entry["dev"][name].get(self.scorers[name].metric))
+                self.choose(name, at.epoch + 1, self.deciding(name, entry["dev"]))
         else:
             for name in self.active:
                 at.best[name] = {"epoch": at.epoch + 1, "value": None}
         at.epochs.append(entry)
         self.log.write(**entry)
-        scores = {name: entry.get("dev", {}).get(name, {}).get(self.scorers[name].metric) for name in self.active}
+        scores = {name: self.deciding(name, entry["dev"]) for name in self.active} if self.dev is not None else {}
         said = ", ".join(f"{name} {value:.2f}" for name, value in scores.items() if value is not None)
         last, seconds = self.settings.num_train_epochs, at.step_seconds / max(1, at.step)
         epochs.info(
@@ -225,6 +227,12 @@ class _Loop:
         )
         at.epoch, at.batch, at.epoch_loss = at.epoch + 1, 0, 0.0
         at.done = at.epoch == self.settings.num_train_epochs or not self.active
+
+    def deciding(self, name: str, scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
+        """The mean of the deciding scores of a module's tasks; None where one of them is undefined."""
+        values = [scores[task].get(self.scorers[task].metric) for task in self.method.tasks_of(name)]
+        defined = [value for value in values if value is not None]
+        return sum(defined) / len(defined) if len(defined) == len(values) else None
 
     def choose(self, name: str, epoch: int, value: float | None) -> None:
         """Keep these weights if the score is better than any before; stop the task if it has not been for too long."""
@@ -245,8 +253,10 @@ class _Loop:
             name: sum(p.numel() for p in module.parameters() if p.requires_grad)
             for name, module in self.modules.items()
         }
-        parameters = {**counts, "total": sum(counts.values())}
-        return Fit(at.epochs, at.best, at.step, at.seconds, at.step_seconds / max(1, at.step), parameters)
+        tasks = [(task, name) for name in self.modules for task in self.method.tasks_of(name)]
+        best = {task: at.best[name] for task, name in tasks if name in at.best}
+        parameters = {**{task: counts[name] for task, name in tasks}, "total": sum(counts.values())}
+        return Fit(at.epochs, best, at.step, at.seconds, at.step_seconds / max(1, at.step), parameters)
 
     def origin(self) -> dict[str, Any]:
         """What must be the same when a run goes on."""

@@ -81,6 +81,28 @@ def test_a_rate_is_chosen_on_dev_and_its_cell_is_kept(
     assert not (tmp_path / "rep" / "improvement.png").exists()
 
 
+def test_a_wider_grid_replaces_the_rows_of_the_rate_it_no_longer_chooses(
+    run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
+) -> None:
+    """A table must never average two rates; and what was computed for the other rate is not lost."""
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--no-plot")
+    run(*some, "--set", "data.train_fraction=0.5")
+    beside = read_rows(tmp_path / "rep" / "results.jsonl")
+    run(*some, "--learning-rate-grid", "1e-5")
+    narrow = read_rows(tmp_path / "rep" / "results.jsonl")
+    run(*some, "--learning-rate-grid", "1e-5,2e-2")
+    wide = read_rows(tmp_path / "rep" / "results.jsonl")
+    rates = {(row.task, part) for row in wide for part in row.variant.split() if part.startswith("lr=")}
+    assert rates == {("upos", "lr=0.02"), ("deprel", "lr=0.02")}
+    assert [row for row in wide if row in beside] == beside
+    kept = {row.cell for row in read_rows(tmp_path / "rep" / "grid.jsonl")}
+    assert {row.cell for row in narrow if row not in beside} <= kept
+    trainings.clear()
+    run(*some, "--learning-rate-grid", "1e-5")
+    assert trainings == []
+    assert {row.cell for row in read_rows(tmp_path / "rep" / "results.jsonl")} == {row.cell for row in narrow}
+
+
 def test_variants_live_in_one_report_and_other_configs_do_not(run: Run, config: Path, tmp_path: Path) -> None:
     run("compare", config, "-o", "rep", *ARGS, "-m", "linear")
     run("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--set", "data.train_fraction=0.5")

@@ -96,6 +96,10 @@ ALIKE |= {"roberta": "bytes", "modernbert": "bytes", "gpt2": "bare bytes"}
 ALIKE |= {"xlm_roberta": "unigram", "albert": "unigram", "deberta_v2": "unigram", "t5": "unigram end"}
 
 
+SEGMENTED, DOUBLED = ("bert", "electra", "albert", "deberta_v2"), ("roberta", "xlm_roberta")
+"""Families whose tokenizers number the two texts of a pair; families with two separators between them."""
+
+
 def wordpiece(words: list[str] = WORDPIECES, lowercase: bool = True) -> Any:
     """BERT's tokenizer over a handful of pieces."""
     backend = tokenizers.Tokenizer(models.WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
@@ -132,8 +136,11 @@ def _wrapped(backend: Any, first: str | None, last: str | None, padding: str, un
     marks = [mark for mark in (first, last) if mark]
     if marks:
         template = [mark for mark in (first, "$A", last) if mark]
+        pair = [*template, "$B:1", *(f"{mark}:1" for mark in (last,) if mark)]
         backend.post_processor = processors.TemplateProcessing(
-            single=" ".join(template), special_tokens=[(mark, backend.token_to_id(mark)) for mark in marks]
+            single=" ".join(template),
+            pair=" ".join(pair),
+            special_tokens=[(mark, backend.token_to_id(mark)) for mark in marks],
         )
     backend.add_special_tokens([AddedToken(m, special=True) for m in {*marks, padding, unknown}])
     return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token=unknown, pad_token=padding)
@@ -146,6 +153,21 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
     "unigram": unigram,
     "unigram end": lambda: unigram(begin=False),
 }
+
+
+def as_family(tokenizer: Any, family: str) -> Any:
+    """The tokenizer with the family's own form of a pair: RoBERTa's two separators, BERT's segments."""
+    if family in SEGMENTED:
+        names = ["input_ids", "token_type_ids", "attention_mask"]
+        tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names
+    if family in DOUBLED:
+        backend = tokenizer.backend_tokenizer
+        backend.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>",
+            pair="<s> $A </s> </s> $B </s>",
+            special_tokens=[(mark, backend.token_to_id(mark)) for mark in ("<s>", "</s>")],
+        )
+    return tokenizer
 
 
 def tiny_model(family: str, vocab_size: int, **settings: Any) -> Any:
@@ -180,7 +202,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         key = family + repr(sorted(settings.items()))
         if key not in made:
             folder = tmp_path_factory.mktemp(family)
-            tokenizer = TOKENIZERS[ALIKE[family]]()
+            tokenizer = as_family(TOKENIZERS[ALIKE[family]](), family)
             tokenizer.save_pretrained(folder)
             tiny_model(family, len(tokenizer), **settings).save_pretrained(folder)
             made[key] = folder

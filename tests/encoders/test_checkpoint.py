@@ -43,11 +43,13 @@ def test_a_spec_says_what_the_files_say(folder: Path) -> None:
 
 def test_CACHEKEY_1a_a_cased_vocabulary_under_the_same_name(folder: Path, tiny: SimpleNamespace) -> None:
     model = Pretrained(folder)
-    before, kept = model.spec(), (folder / "tokenizer.json").read_bytes()
+    before = model.spec()
+    kept = {name: (folder / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
     tiny.wordpiece([*tiny.words[:-1], "The"], lowercase=False).save_pretrained(folder)
     for handle in (model, Pretrained(folder)):
         assert differing(before, handle.spec()) == ["tokenizer"]
-    (folder / "tokenizer.json").write_bytes(kept)
+    for name, content in kept.items():
+        (folder / name).write_bytes(content)
     assert differing(before, model.spec()) == []  # undone, it hits again
 
 

@@ -1,6 +1,8 @@
-"""A small corpus with random states whose labels can be learned: what a word's vectors say."""
+"""A small corpus with random states whose labels can be learned: what a word's vectors say; the tiny encoders too."""
 
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,3 +45,13 @@ def corpus(n: int, seed: int = 0) -> tuple[list[Document], Memory]:
 @pytest.fixture
 def make_corpus() -> Callable[..., tuple[list[Document], Memory]]:
     return corpus
+
+
+_encoders = importlib.util.spec_from_file_location(
+    "tiny_encoders", Path(__file__).parents[1] / "encoders" / "conftest.py"
+)
+assert _encoders is not None
+assert _encoders.loader is not None
+_tiny_encoders = importlib.util.module_from_spec(_encoders)
+_encoders.loader.exec_module(_tiny_encoders)
+checkpoint = _tiny_encoders.checkpoint

@@ -17,3 +17,6 @@ _made_by.loader.exec_module(_small_corpus)
 @pytest.fixture
 def make_corpus() -> Callable[..., Any]:
     return _small_corpus.corpus
+
+
+checkpoint = _small_corpus.checkpoint

@@ -1,15 +1,10 @@
-"""The method: a frozen encoder's stored views, mixed by an adapter a task (Basirat 2024; spec A2-A7, A12).
-
-Axes: L views   R rows that a head sees
-"""
+"""The method: a frozen encoder's stored views, mixed by an adapter a task (Basirat 2024; spec A2-A7, A12)."""
 
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from ...batching import Batch, Supervised
+from ...batching import Supervised
 from ...heads import Head
 from ...resolve import resolve
 from ...types import Spec
@@ -37,9 +32,3 @@ class Aggregate(Multitask):
                 )
             parts[task.name] = Part(adapter, head, task.piece)
         return cls(parts, variant.layers(spec), read_ahead)
-
-    def layer_weights(self, batch: Batch, name: str) -> Float[Tensor, "R L"]:
-        """How much of each view of `layers` a task's adapter reads for every row of its head; rows sum to 1."""
-        part = self.part(name)
-        choice = batch.choices[part.piece]
-        return choice.pooled(part.adapter.layer_weights(batch.packed, choice.packed))

@@ -1,0 +1,177 @@
+"""What `encodeonce plan` says before, against what then takes place.
+
+    python benchmarks/plan.py [--conllu train.conllu] [--sentences 4000] [--rounds 3] [--clock wall] [--out FILE]
+
+Without --conllu the text is the manual that every Python carries. In every round a plan is made for the packaged
+encoder, Adapted and one task, as the command makes it; then all is really done: the store is filled, and Frozen, Linear
+and Adapted are trained for --epochs epochs by the library's own loop. Fine-tuning is the textbook's in fp32
+(`textbook.py`) over the library's length buckets, every --live-every-th batch of an epoch. Loading is measured by both
+sides and not compared. Use --clock cpu, on one thread, where other work shares the machine. Prints the parts as JSON,
+then one ratio: of all rounds and figures the predicted to the actual that is furthest from 1; the goal is 0.8 to 1.25.
+"""
+
+import argparse
+import json
+import math
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import textbook
+import torch
+from step import BATCH, documents_of
+
+from encodeonce.batching import Examples, planned
+from encodeonce.cli.config import Config, parse
+from encodeonce.cli.planning import Forecast, forecast
+from encodeonce.cli.quickstart import quickstart_folder
+from encodeonce.corpus import write
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.methods.aggregate import Aggregate, Variant
+from encodeonce.nn.linear import fastest_compute
+from encodeonce.report.results import surroundings
+from encodeonce.store import Store
+from encodeonce.tasks.tagging import Tagging
+from encodeonce.train.fit import fit
+from encodeonce.train.settings import Settings
+from encodeonce.types import Document
+
+METHODS = ("frozen", "linear", "adapted")
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+class Corpus:
+    """The sentences in a file of their own, and a config that names it."""
+
+    def __init__(self, documents: Sequence[Document], column: str, folder: Path) -> None:
+        self.documents, self.column = documents, column
+        self.task = Tagging(column).learn(documents)
+        path = folder / "train.jsonl"
+        write(path, documents, {column: self.task.gold(documents)})
+        self.values = {
+            "encoder": "quickstart",
+            "store": str(folder / "nothing"),
+            "tasks": [column],
+            "data": {"train": [str(path)], "columns": {column: column}},
+            "adapter": {"compute": fastest_compute()},
+        }
+
+    def config(self, seed: int) -> Config:
+        """The config of one round: another sample each."""
+        return parse({**self.values, "train": {"seed": seed, "per_device_train_batch_size": BATCH}}, "the benchmark")
+
+
+def predicted(found: Forecast) -> dict[str, float]:
+    """The figures of a plan that can be held against what takes place."""
+    seconds = found.seconds
+    whole = next(size for size in found.sizes if (size.layers, size.dtype) == ("all", "fp16"))
+    return {
+        "bytes": whole.bytes.value,
+        "encode": seconds.encode_missing.value + seconds.cut.value,
+        **{name: seconds.cached[name].value for name in METHODS},
+        "finetune": seconds.live[max(seconds.live)].value,
+    }
+
+
+def actual(corpus: Corpus, folder: Path, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """The same, done."""
+    clock = CLOCKS[options.clock]
+    model = Pretrained(quickstart_folder())
+    list(model.encode(model.cut(corpus.documents[:1])))  # loads
+    store = Store.open(folder, model.spec())
+    began = clock()
+    store.fill(corpus.documents, model)
+    taken = {"bytes": float(sum(file.stat().st_size for file in folder.iterdir())), "encode": clock() - began}
+    settings = Settings(num_train_epochs=options.epochs, seed=seed, per_device_train_batch_size=BATCH)
+    examples = Examples.read(store, corpus.documents, [corpus.task])
+    for name in METHODS:
+        method = Aggregate.build(Variant(name, compute=fastest_compute()), store.spec, [corpus.task], seed)
+        began = clock()
+        fit(method, examples, {corpus.column: corpus.task}, settings)
+        taken[name] = (clock() - began) / options.epochs
+    return {**taken, "finetune": finetuning(model, corpus, seed, options.live_every, clock)}
+
+
+def finetuning(model: Pretrained, corpus: Corpus, seed: int, every: int, clock: Callable[[], float]) -> float:
+    """Seconds of an epoch of textbook fine-tuning, from every `every`-th of its batches after one that does not count.
+
+    A batch's seconds are scaled by the batches, which the order of an epoch shuffles.
+    """
+    from transformers import AutoModel
+
+    encoder = AutoModel.from_pretrained(quickstart_folder(), add_pooling_layer=False)
+    live = textbook.FinetuneModel(encoder, model.width, len(corpus.task.labels)).train()
+    optimiser = torch.optim.Adam(live.parameters(), lr=1e-4, fused=True)
+    pieces = model.cut(corpus.documents)
+    plan = planned(np.array([len(one) for one in pieces]), BATCH, np.random.default_rng(seed))
+    gold = [corpus.task.ids(one) for one in corpus.task.gold(corpus.documents)]
+    taken = []
+    for batch in [plan[0], *plan[::every]]:
+        examples = [textbook.Example(pieces[i].ids, torch.empty(0), _ends(pieces[i].word), gold[i]) for i in batch]
+        began = clock()
+        ids, mask, labels = textbook.collate_ids(examples)
+        textbook.mean_loss(live(ids, mask), labels).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        taken.append(clock() - began)
+    return sum(taken[1:]) / len(taken[1:]) * len(plan)
+
+
+def _ends(word: np.ndarray) -> np.ndarray:
+    """The last piece of every word."""
+    ends = np.flatnonzero(np.append(word[1:], -1) != word)
+    return ends[word[ends] >= 0]
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """A plan and the real thing, round by round."""
+    clock = CLOCKS[options.clock]
+    documents = documents_of(options.conllu, options.sentences)
+    corpus = Corpus(documents, "deprel" if options.conllu else "punct", folder)
+    rounds = []
+    for number in range(options.rounds):
+        said = predicted(forecast(corpus.config(number), options.budget_seconds, clock))
+        done = actual(corpus, folder / f"store-{number}", number, options)
+        ratios = {name: said[name] / done[name] for name in said}
+        rounds.append({"predicted": said, "actual": done, "ratios": ratios})
+        print(json.dumps(rounds[-1]), flush=True)
+    worst = max((r for one in rounds for r in one["ratios"].values()), key=lambda ratio: abs(math.log(ratio)))
+    return {
+        "sentences": len(documents),
+        "clock": options.clock,
+        "budget_s": options.budget_seconds,
+        "rounds": rounds,
+        "ratio": worst,
+        "python": platform.python_version(),
+        **surroundings(),
+    }
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--conllu")
+    parser.add_argument("--sentences", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--budget-seconds", type=float, default=20.0)
+    parser.add_argument("--live-every", type=int, default=10)
+    parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        parts = measure(options, Path(scratch))
+    text = json.dumps(parts, indent=2)
+    print(text)
+    if options.out:
+        Path(options.out).write_text(text + "\n")
+    print(f"{parts['ratio']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

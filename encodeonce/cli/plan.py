@@ -1,0 +1,148 @@
+"""`encodeonce plan`: what storing and training will cost, before either is done."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, set_option
+
+if TYPE_CHECKING:
+    from .planning import Corpus, Forecast
+    from .sampling import Estimate
+
+__all__ = ["plan"]
+
+
+@click.command()
+@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--budget-seconds",
+    "budget",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="How long to measure, beside reading the files and loading the encoder.",
+)
+@set_option
+@json_option
+def plan(config: Path, budget: float, changes: tuple[str, ...], as_json: bool) -> None:
+    """Say what a config will cost before anything is stored or trained: bytes, seconds, break-even, and what to choose.
+
+    Counts the pieces, then really encodes and trains on a sample for a short time, and extrapolates. Nothing is
+    written. What the config's store holds already is subtracted.
+    """
+    from .config import load
+
+    chosen = load(config, changes)
+    chosen.need("tasks", "data.train")
+    from .planning import forecast
+
+    found = forecast(chosen, budget)
+    click.echo(json.dumps(found.to_json()) if as_json else _text(found))
+
+
+def _text(found: "Forecast") -> str:
+    parts = [_counts(found), _sizes(found), _times(found), _break_even(found), _advice(found)]
+    return "\n\n".join(parts)
+
+
+def _counts(found: "Forecast") -> str:
+    from .advice import bytes_text
+
+    corpus = found.corpus
+    items = ", ".join(f"{split} {count:,}" for split, count in corpus.items.items())
+    mean = corpus.pieces.value / max(1, corpus.distinct)
+    store = found.store
+    hits = "nothing there yet" if not store["hits"] else f"{store['hits']:,} of {corpus.distinct:,} items are there"
+    to_write = store["bytes_to_write"]["value"]
+    return "\n".join(
+        [
+            f"items      {items}; {corpus.distinct:,} distinct, {corpus.words:,} words",
+            f"pieces     {_counted(corpus.pieces)}, {mean:.1f} an item, longest {corpus.longest:,}; "
+            f"{_counted(corpus.over_window)} items over the window of {corpus.window:,}{_how(corpus)}",
+            f"store      {hits}; {store['missing']:,} to encode, {bytes_text(to_write)} to write "
+            f"(layers {', '.join(map(str, store['layers']))}, {store['dtype']})",
+        ]
+    )
+
+
+def _how(corpus: "Corpus") -> str:
+    return "" if corpus.cut == corpus.distinct else f"; estimated from {corpus.cut:,} items"
+
+
+def _counted(number: "Estimate") -> str:
+    half = (number.high - number.low) / 2
+    return f"{number.value:,.0f}" + (f" ± {half:,.0f}" if half >= 0.5 else "")
+
+
+def _sizes(found: "Forecast") -> str:
+    from ..report.table import aligned
+    from .advice import bytes_text
+
+    dtypes = list(dict.fromkeys(size.dtype for size in found.sizes))
+    names = {size.layers: size.views for size in found.sizes}
+    lines = []
+    for name, views in names.items():
+        own = {size.dtype: size.bytes.value for size in found.sizes if size.layers == name}
+        label = f"last {name}" if name.isdigit() else name
+        lines.append([f"{label} ({views})", *(bytes_text(own[dtype]) for dtype in dtypes)])
+    free, memory = found.machine["free_bytes"], found.machine["memory_bytes"]
+    room = f"disk free {bytes_text(free)}" + (f", memory available {bytes_text(memory)}" if memory else "")
+    return aligned(["layers (views)", *dtypes], lines) + f"\n{room}"
+
+
+def _times(found: "Forecast") -> str:
+    from ..report.table import aligned
+
+    seconds, n_steps = found.seconds, found.steps_per_epoch
+    speed = found.corpus.pieces.value / seconds.encode.value
+    lines = [["encode everything once", *_interval(seconds.encode), f"{speed:,.0f} pieces/s"]]
+    if found.store["hits"] > 0:
+        lines.append(["encode what is missing", *_interval(seconds.encode_missing), ""])
+    lines += [
+        [f"epoch, {name} on stored views", *_interval(one), _step(one, n_steps)] for name, one in seconds.cached.items()
+    ]
+    deepest = max(seconds.live)
+    for depth in sorted({1, min(2, deepest), deepest}):
+        name = f"all {depth} blocks live" if depth == deepest else f"top {depth} live on stored views"
+        lines.append([f"epoch, {name}", *_interval(seconds.live[depth]), _step(seconds.live[depth], n_steps)])
+    machine = found.machine
+    rest = f"plus {seconds.load:.1f} s of loading and {seconds.cut.value:.1f} s of cutting before the first pass"
+    where = f"{machine['machine']}, {machine['threads']} threads; measured for {seconds.calibration:.0f} s"
+    return aligned(["time", "", "95 %", ""], lines) + f"\n{rest}\n{where}"
+
+
+def _interval(one: "Estimate") -> list[str]:
+    from .advice import seconds_text
+
+    return [seconds_text(one.value), f"{seconds_text(one.low)} to {seconds_text(one.high)}"]
+
+
+def _step(one: "Estimate", n_steps: int) -> str:
+    return f"{1e3 * one.value / n_steps:,.1f} ms a batch"
+
+
+def _break_even(found: "Forecast") -> str:
+    from .planning import LIVE_EPOCHS
+
+    even = found.break_even
+    return "\n".join(
+        [
+            f"break-even of storing, for {found.method}",
+            f"  against fine-tuning, the same number of epochs      {_from(even['epochs'], 'epochs')}",
+            f"  against running the frozen encoder in every epoch   {_from(even['epochs_encoding_each'], 'epochs')}",
+            f"  against fine-tuning, {found.epochs} epochs cached and {LIVE_EPOCHS} live".ljust(54)
+            + _from(even["tasks"], "tasks"),
+        ]
+    )
+
+
+def _from(number: float | None, what: str) -> str:
+    return "never" if number is None else f"from {number:.2f} {what} on"
+
+
+def _advice(found: "Forecast") -> str:
+    width = max(len(one.value) for one in found.advice)
+    return "\n".join(["advice", *(f"  {one.choice:<8} {one.value:<{width}}   {one.reason}" for one in found.advice)])

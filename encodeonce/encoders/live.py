@@ -1,0 +1,220 @@
+"""Blocks of an encoder that are trained: a copy of any of them, run over packed rows that come from anywhere.
+
+Axes: P rows of all items of a batch   D width   B items   T rows of the longest   R chosen rows
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ..errors import ConfigError
+from ..nn.dropout import Dropout
+from ..nn.item_blocks import ItemBlocks
+from ..nn.linear import COMPUTE
+from ..nn.post_norm import Line, PostNorm
+from .lora import add_lora, merged, weight_of
+from .stack import Stack
+
+__all__ = ["LiveBlocks"]
+
+GROUP = 8
+"""Items that are padded together where padding is needed at all: few enough to be of like length, once sorted."""
+
+
+class LiveBlocks(nn.Module):
+    """`blocks` (numbers from 0, in the order they are to run) of a stack, with weights of their own that are trained.
+
+    Beside the blocks it holds what they share (tables of relative positions), with `final` the stack's final norm where
+    it has one, and with `embeddings` what makes view 0 of piece ids. Train mode drops as the checkpoint's config says.
+    `compute="bf16"` rounds the operands of matrix products; on a CPU, post-norm blocks then run without padding in
+    compiled passes (`nn.post_norm`), all others padded in groups of like length. `lora=(rank, alpha)` freezes
+    everything and trains low-rank terms beside the query and value projections instead (Hu et al. 2022; spec A-09).
+
+    Raises ConfigError for blocks that do not exist, MissingExtra where LoRA needs a package that is not there.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        blocks: Sequence[int],
+        *,
+        final: bool = False,
+        embeddings: bool = False,
+        compute: str = "fp32",
+        lora: tuple[int, float] | None = None,
+    ) -> None:
+        super().__init__()
+        if not blocks or min(blocks) < 0 or max(blocks) >= stack.n_blocks:
+            raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {stack.n_blocks - 1}, at least one.")
+        if compute not in COMPUTE:
+            raise ConfigError(f"compute={compute!r} is unknown. There is: {', '.join(COMPUTE)}.")
+        self.blocks, self.final, self.compute = tuple(blocks), final, compute
+        self.width, self.window = stack.width, stack.window if stack.LIMITED else None
+        wanted = _parts(stack, self.blocks, final, embeddings)
+        copied, self.kept = _copied(stack, wanted)
+        self.kept.requires_grad_(True)
+        # beside the registered modules, not among them: most of its own are empty, and it would stay in eval mode
+        object.__setattr__(self, "_stack", copied)
+        self.lora = lora
+        if lora is not None:
+            add_lora(self.kept, copied, *lora)
+            self.register_state_dict_post_hook(_without_frozen)
+            self.register_load_state_dict_post_hook(_not_missed)
+        self.dropouts = nn.ModuleList(_dropouts(copied, index) for index in self.blocks if copied.POST_NORM)
+        self.train()
+
+    @property
+    def stack(self) -> Stack:
+        """The copy, with nothing in it but what is trained."""
+        stack = self._stack
+        assert isinstance(stack, Stack)
+        return stack
+
+    def enter(
+        self, ids: Int[Tensor, " P"], lengths: Sequence[int], segments: Int[Tensor, " P"] | None = None
+    ) -> Float[Tensor, "P D"]:
+        """View 0 of the items' piece ids. EncoderError where an item is longer than the encoder's window."""
+        positions = np.concatenate([np.arange(length) for length in lengths])
+        at = torch.from_numpy(positions).to(ids.device)[None]
+        return self.stack.place(self.stack.lookup(ids[None]), at, None if segments is None else segments[None])[0]
+
+    def forward(
+        self, states: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None = None
+    ) -> Float[Tensor, "R D"]:
+        """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32."""
+        if self.packed:
+            for place, index in enumerate(self.blocks):
+                last = place == len(self.blocks) - 1
+                states = self._post_norm(place, index)(states, lengths, rows if last else None)
+            return self.stack.finish(states) if self.final else states
+        return self._padded(states, lengths, rows)
+
+    @property
+    def packed(self) -> bool:
+        """Whether the compiled passes can run these blocks."""
+        config, stack = self.stack.model.config, self.stack
+        return (
+            self.compute == "bf16"
+            and stack.POST_NORM is not None
+            and getattr(config, "hidden_act", getattr(config, "activation", "")) == "gelu"
+            and next(self.parameters()).device.type == "cpu"
+            and PostNorm.fits(self.width, config.num_attention_heads)
+        )
+
+    def merge_lora(self) -> None:
+        """Add the low-rank terms to the weights they stand beside: same outputs, no second product."""
+        merged(self.kept, True)
+
+    def unmerge_lora(self) -> None:
+        """The inverse."""
+        merged(self.kept, False)
+
+    def _post_norm(self, place: int, index: int) -> PostNorm:
+        stack, block = self.stack, self.stack.blocks[index]
+        paths = stack.POST_NORM
+        assert paths is not None
+
+        def line(slot: str) -> Line:
+            return weight_of(block.get_submodule(stack.paths[slot]))
+
+        norms: list[Any] = [block.get_submodule(path) for path in paths.norms]
+        drop: Any = self.dropouts[place]
+        return PostNorm(
+            query=line("query"),
+            key=line("key"),
+            value=line("value"),
+            out=line("attention"),
+            up=line("up"),
+            down=line("down"),
+            norms=(norms[0], norms[1]),
+            drop=(drop[0], drop[1], drop[2]),
+            n_heads=stack.model.config.num_attention_heads,
+        )
+
+    def _padded(
+        self, states: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None
+    ) -> Float[Tensor, "R D"]:
+        """The same by the blocks' own modules, over items of like length padded to the longest of their group."""
+        sizes = np.asarray(lengths, dtype=np.int64)
+        order = np.argsort(-sizes, kind="stable") if len(sizes) > GROUP else np.arange(len(sizes))
+        starts = np.cumsum(sizes) - sizes
+        groups = [order[at : at + GROUP] for at in range(0, len(order), GROUP)]
+        after, places = [], []
+        for group in groups:
+            own = np.concatenate([np.arange(starts[item], starts[item] + sizes[item]) for item in group])
+            here = states.index_select(0, torch.from_numpy(own).to(states.device))
+            after.append(self._group(here, ItemBlocks(tuple(sizes[group].tolist()), None)))
+            places.append(own)
+        back = torch.from_numpy(np.argsort(np.concatenate(places))).to(states.device)
+        return torch.cat(after).index_select(0, back if rows is None else back[rows])
+
+    def _group(self, states: Float[Tensor, "P D"], items: ItemBlocks) -> Float[Tensor, "P D"]:
+        stack = self.stack
+        with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16"):
+            blocks = items.keys_of(states)
+            mask = None if items.real.all() else torch.from_numpy(items.real).to(states.device)
+            positions = torch.arange(blocks.shape[1], device=states.device)[None]
+            context = stack.context(blocks, mask, positions)
+            for index in self.blocks:
+                blocks = stack.block(index, blocks, context)
+            if self.final:
+                blocks = stack.finish(blocks)
+        return items.out_of(blocks.float() if self.compute == "bf16" else blocks)
+
+
+def _parts(stack: Stack, blocks: Sequence[int], final: bool, embeddings: bool) -> dict[str, list[nn.Module]]:
+    """What is copied, each weight named once: a block that runs twice is one block, a table may lie inside a block."""
+    asked = {
+        "embeddings": stack.entrance() if embeddings else [],
+        "blocks": [module for index in blocks for module in stack.own(index)],
+        "tables": stack.tables(),
+        "closing": stack.closing() if final else [],
+    }
+    seen: set[int] = set()
+    parts: dict[str, list[nn.Module]] = {}
+    for name, modules in asked.items():
+        for module in modules:
+            weights = {id(parameter) for parameter in module.parameters()}
+            if not weights or not weights <= seen:
+                parts.setdefault(name, []).append(module)
+            seen |= weights
+    return parts
+
+
+def _copied(stack: Stack, parts: dict[str, list[nn.Module]]) -> tuple[Stack, nn.ModuleDict]:
+    """A copy of the stack whose weights are empty but for those of `parts`, and the copies of these."""
+    wanted = {id(weight) for modules in parts.values() for module in modules for weight in module.parameters()}
+    memo: dict[int, Any] = {
+        id(weight): nn.Parameter(torch.empty(0), requires_grad=False)
+        for weight in stack.parameters()
+        if id(weight) not in wanted
+    }
+    copied = copy.deepcopy(stack, memo)
+    kept = {name: nn.ModuleList(memo[id(module)] for module in modules) for name, modules in parts.items()}
+    return copied, nn.ModuleDict(kept)
+
+
+def _dropouts(stack: Stack, index: int) -> nn.ModuleList:
+    """The block's three rates, as dropouts whose masks come from a pool."""
+    assert stack.POST_NORM is not None
+    block: Any = stack.blocks[index]
+    rates = [float(block.get_submodule(path).p) if path else 0.0 for path in stack.POST_NORM.drop]
+    return nn.ModuleList(Dropout(rate) for rate in rates)
+
+
+def _without_frozen(module: nn.Module, state: dict[str, Tensor], prefix: str, _: dict[str, Any]) -> None:
+    """Weights that are not trained are the encoder's, by hash: they are not saved a second time."""
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            state.pop(prefix + name, None)
+
+
+def _not_missed(module: nn.Module, incompatible: Any) -> None:
+    frozen = tuple(name for name, parameter in module.named_parameters() if not parameter.requires_grad)
+    kept = [key for key in incompatible.missing_keys if not key.endswith(frozen)]
+    incompatible.missing_keys[:] = kept

@@ -1,0 +1,146 @@
+"""The method: a head a task over trained blocks of the encoder, each task its own or all of them one trunk.
+
+Axes: R rows that a head sees
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from ...adapters import Adapter
+from ...adapters.last import Last
+from ...batching import Batch, Examples, Source, Supervised
+from ...encoders.live import LiveBlocks
+from ...encoders.stack import Stack
+from ...errors import DataError
+from ...heads import Head
+from ...resolve import resolve
+from ...types import Spec
+from ..multitask import Multitask, Part, checked, start_seed
+from .live import Live
+from .tuning import Tuning
+
+__all__ = ["Finetune", "HasStack"]
+
+
+@runtime_checkable
+class HasStack(Protocol):
+    """Where the pre-trained weights come from: `encoders.Pretrained`."""
+
+    def stack(self) -> Stack:
+        """The frozen model, of which blocks are copied."""
+
+
+class Finetune(Multitask):
+    """`window` is the longest item that the blocks can be given. `shared`: the parts hold one and the same trunk."""
+
+    def __init__(
+        self,
+        parts: Mapping[str, Part],
+        layers: Sequence[int],
+        read_ahead: int = 1,
+        *,
+        window: int,
+        shared: bool = False,
+    ) -> None:
+        super().__init__(parts, layers, read_ahead)
+        self.window = window
+        self.shared = shared
+
+    @classmethod
+    def build(
+        cls,
+        tuning: Tuning,
+        encoder: HasStack,
+        spec: Spec,
+        tasks: Sequence[Supervised],
+        seed: int = 42,
+        read_ahead: int = 1,
+    ) -> "Finetune":
+        """New parts for learned tasks, blocks as pre-trained; start values of the rest depend on `seed` and the task's
+        name only (of a shared trunk: on `seed` only)."""
+        plan = tuning.plan(spec)
+        trunk = _adapter(tuning, encoder, spec, start_seed(seed, "")) if tuning.shared else None
+        parts = {}
+        for task in checked(tasks):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(start_seed(seed, task.name))
+                head: Head = resolve("heads", task.head)(
+                    spec.width, task.labels, dropout=tuning.dropout, compute=tuning.compute, **task.head_options
+                )
+            own = trunk or _adapter(tuning, encoder, spec, start_seed(seed, f"{task.name}/blocks"))
+            parts[task.name] = Part(own, head, task.piece)
+        return cls(parts, plan.layers, read_ahead, window=spec.window, shared=tuning.shared)
+
+    def modules_of(self) -> dict[str, nn.Module]:
+        """A task's part by its name; a shared trunk with all heads under all names, joined by "+"."""
+        if not self.shared:
+            return super().modules_of()
+        heads = nn.ModuleDict({name: self.part(name).head for name in self.names})
+        return {"+".join(self.names): nn.ModuleDict({"trunk": self.part(self.names[0]).adapter, "heads": heads})}
+
+    def tasks_of(self, name: str) -> tuple[str, ...]:
+        """All tasks where they share a trunk."""
+        return self.names if self.shared else (name,)
+
+    def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
+        """ "encoder": the pre-trained blocks; "head": heads, mixes and low-rank terms, which start from nothing."""
+        module = self.modules_of()[name]
+        blocks = [part for part in module.modules() if isinstance(part, LiveBlocks) and part.lora is None]
+        pretrained = [parameter for part in blocks for parameter in part.parameters()]
+        known = {id(parameter) for parameter in pretrained}
+        rest = [
+            parameter for parameter in module.parameters() if parameter.requires_grad and id(parameter) not in known
+        ]
+        return {kind: own for kind, own in (("head", rest), ("encoder", pretrained)) if own}
+
+    def read(
+        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "train"
+    ) -> Examples:
+        """`Examples.read`; DataError also for an item longer than the encoder's window, too long for live blocks."""
+        examples = super().read(source, documents, tasks, split)
+        for place, length in zip(examples.places, examples.lengths.tolist(), strict=True):
+            if length > self.window:
+                raise DataError(
+                    f"{place}: {length} pieces, but the encoder's blocks can be given {self.window} at once. "
+                    "Leave the item out, split it, or use a method that only reads stored views (adapted, agg, linear)."
+                )
+        return examples
+
+    def scores(self, batch: Batch, names: Collection[str]) -> dict[str, Any]:
+        """A shared trunk runs once; it makes only the rows that are read where all heads read the same."""
+        if not self.shared:
+            return super().scores(batch, names)
+        parts = {name: self.part(name) for name in names}
+        pieces = {part.piece for part in parts.values()}
+        trunk = next(iter(parts.values())).adapter
+        rows = batch.choices[next(iter(pieces))].packed if len(pieces) == 1 else None
+        vectors = trunk(batch.packed, rows)
+        found = {}
+        for name, part in parts.items():
+            choice = batch.choices[part.piece]
+            own = vectors if rows is not None else vectors.index_select(0, choice.packed)
+            found[name] = part.head(choice.pooled(own), choice.rows)
+        return found
+
+
+def _adapter(tuning: Tuning, encoder: HasStack, spec: Spec, seed: int) -> Adapter:
+    """Live blocks over what is below them; the last view itself where no block is live."""
+    plan = tuning.plan(spec)
+    if not plan.blocks:
+        return Last()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        mix = tuning.mix(spec) if plan.mixed else None
+        lora = (tuning.rank, float(tuning.lora_alpha)) if tuning.rank else None
+        blocks = LiveBlocks(
+            encoder.stack(),
+            plan.blocks,
+            final=plan.final,
+            embeddings=plan.pieces,
+            compute=tuning.compute,
+            lora=lora,
+        )
+        return Live(blocks, mix, tuning.residual)

@@ -1,0 +1,252 @@
+/* What stands between the matrix products of a post-norm transformer block, forward and backward: attention inside items
+   by heads, dropout with residual and layer norm, GELU. Part of the library of step_kernel.c, with its conventions.
+
+   Axes: P rows  B items  D width = H W  H heads  W head width, a multiple of 16  N rows of an item, as keys rounded up to
+   S, a multiple of 16  F width of the feed-forward layer. bf16 where a name ends in 16; fp32 otherwise. */
+
+#include "lanes.h"
+
+static inline long rounded(long n) { return (n + V - 1) / V * V; }
+
+static long longest_of(const int64_t *lengths, long items) {
+    long most = 1;
+    for (long b = 0; b < items; b++) most = lengths[b] > most ? lengths[b] : most;
+    return most;
+}
+
+/* rows16 [N, `stride` apart] plus bias, W columns of it -> rows [N W], and the transpose [W S] where it is wanted */
+static void unpack(const uint16_t *rows16, const float *bias, long n, long stride, long w, float *rows, float *across) {
+    long s = rounded(n);
+    for (long j = 0; j < n; j++, rows16 += stride)
+        for (long c = 0; c < w; c += V) {
+            vec x = load16(rows16 + c);
+            if (bias) x += load(bias + c);
+            store(rows + j * w + c, x);
+        }
+    if (!across) return;
+    for (long c = 0; c < w; c++)
+        for (long j = 0; j < s; j++) across[c * s + j] = j < n ? rows[j * w + c] : 0.0f;
+}
+
+/* out[S] = scale * row[W] across[W S] */
+static inline void products(const float *row, const float *across, long w, long s, float scale, float *out) {
+    long c = 0;
+    for (; c + 2 * V <= s; c += 2 * V) {
+        vec a = {0}, b = {0};
+        for (long k = 0; k < w; k++) {
+            a += row[k] * load(across + k * s + c);
+            b += row[k] * load(across + k * s + c + V);
+        }
+        store(out + c, a * scale);
+        store(out + c + V, b * scale);
+    }
+    if (c < s) {
+        vec a = {0};
+        for (long k = 0; k < w; k++) a += row[k] * load(across + k * s + c);
+        store(out + c, a * scale);
+    }
+}
+
+/* out16[W] = sum_j a[j * step] rows[j]; sums[W] += the same, where it is wanted */
+static inline void combined(const float *a, long step, const float *rows, long n, long w, uint16_t *out, float *sums) {
+    long c = 0;
+    for (; c + 2 * V <= w; c += 2 * V) {
+        vec x = {0}, y = {0};
+        for (long j = 0; j < n; j++) {
+            x += a[j * step] * load(rows + j * w + c);
+            y += a[j * step] * load(rows + j * w + c + V);
+        }
+        store16(out + c, x);
+        store16(out + c + V, y);
+        if (sums) {
+            store(sums + c, load(sums + c) + x);
+            store(sums + c + V, load(sums + c + V) + y);
+        }
+    }
+    if (c < w) {
+        vec x = {0};
+        for (long j = 0; j < n; j++) x += a[j * step] * load(rows + j * w + c);
+        store16(out + c, x);
+        if (sums) store(sums + c, load(sums + c) + x);
+    }
+}
+
+/* softmax of n of the S values in place; the others become 0 */
+static void softmax_lanes(float *x, long n, long s) {
+    for (long j = n; j < s; j++) x[j] = -3.0e38f;
+    vec most = load(x), total = {0};
+    for (long c = V; c < s; c += V) {
+        vec value = load(x + c);
+        word more = (word)(value > most);
+        most = (vec)(((word)value & more) | ((word)most & ~more));
+    }
+    float top = most[0];
+    for (int j = 1; j < V; j++) top = most[j] > top ? most[j] : top;
+    for (long c = 0; c < s; c += V) store(x + c, exponentials(load(x + c) - top));
+    for (long j = n; j < s; j++) x[j] = 0;
+    for (long c = 0; c < s; c += V) total += load(x + c);
+    float share = 1.0f / sum(total);
+    for (long c = 0; c < s; c += V) store(x + c, load(x + c) * share);
+}
+
+/* fused query, key, value16 [P 3D] without their bias [3D] -> attended16 [P D]; probabilities [H N S] of one item after
+   another, before dropout, whose bits `kept` stand in the same order. Returns 1 where there is no memory. */
+int heads16(const uint16_t *fused, const float *bias, const int64_t *lengths, long items, long h, long w, float slope,
+            const uint16_t *kept, float scale, float *probabilities, uint16_t *out) {
+    long d = h * w, n = longest_of(lengths, items), s = rounded(n);
+    float *query = malloc((n * w * 2 + w * s + n * w + s) * sizeof(float));
+    if (!query) return 1;
+    float *key = query + n * w, *value = key + n * w, *across = value + n * w, *row = across + w * s;
+    for (long b = 0; b < items; b++) {
+        n = lengths[b], s = rounded(n);
+        for (long g = 0; g < h; g++) {
+            const uint16_t *own = fused + g * w;
+            const float *shift = bias + g * w;
+            unpack(own, shift, n, 3 * d, w, query, NULL);
+            unpack(own + d, shift + d, n, 3 * d, w, key, across);
+            unpack(own + 2 * d, shift + 2 * d, n, 3 * d, w, value, NULL);
+            for (long i = 0; i < n; i++, probabilities += s) {
+                products(query + i * w, across, w, s, slope, probabilities);
+                softmax_lanes(probabilities, n, s);
+                for (long c = 0; c < s; c += V) store(row + c, load(probabilities + c) * factor(*kept++, scale));
+                combined(row, 1, value, n, w, out + i * d + g * w, NULL);
+            }
+        }
+        fused += n * 3 * d, out += n * d;
+    }
+    free(query);
+    return 0;
+}
+
+/* slope16 [P D] of the attended rows -> to_fused16 [P 3D], to_bias [3D], the latter zero at first */
+int heads16_slope(const uint16_t *slopes, const uint16_t *fused, const float *bias, const int64_t *lengths, long items, long h,
+                  long w, float slope, const uint16_t *kept, float scale, const float *probabilities, uint16_t *to_fused,
+                  float *to_bias) {
+    long d = h * w, n = longest_of(lengths, items), s = rounded(n);
+    float *query = malloc((n * w * 4 + w * s + 2 * n * s) * sizeof(float));
+    if (!query) return 1;
+    float *key = query + n * w, *value = key + n * w, *above = value + n * w, *across = above + n * w;
+    float *dropped = across + w * s, *inner = dropped + n * s;
+    for (long b = 0; b < items; b++) {
+        n = lengths[b], s = rounded(n);
+        for (long g = 0; g < h; g++) {
+            const uint16_t *own = fused + g * w;
+            const float *shift = bias + g * w;
+            unpack(own, shift, n, 3 * d, w, query, NULL);
+            unpack(own + d, shift + d, n, 3 * d, w, key, NULL);
+            unpack(own + 2 * d, shift + 2 * d, n, 3 * d, w, value, across);
+            unpack(slopes + g * w, NULL, n, d, w, above, NULL);
+            for (long i = 0; i < n; i++, probabilities += s) {
+                float *to_score = inner + i * s, *through = dropped + i * s;
+                products(above + i * w, across, w, s, 1.0f, to_score);
+                vec total = {0};
+                for (long c = 0; c < s; c += V) {
+                    vec p = load(probabilities + c), f = factor(*kept++, scale), to_p = load(to_score + c) * f;
+                    store(through + c, p * f);
+                    store(to_score + c, to_p);
+                    total += p * to_p;
+                }
+                float mean = sum(total);
+                for (long c = 0; c < s; c += V)
+                    store(to_score + c, load(probabilities + c) * (load(to_score + c) - mean) * slope);
+                combined(to_score, 1, key, n, w, to_fused + i * 3 * d + g * w, to_bias + g * w);
+            }
+            for (long j = 0; j < n; j++) {
+                uint16_t *to = to_fused + j * 3 * d + g * w;
+                combined(inner + j, s, query, n, w, to + d, to_bias + d + g * w);
+                combined(dropped + j, s, above, n, w, to + 2 * d, to_bias + 2 * d + g * w);
+            }
+        }
+        fused += n * 3 * d, to_fused += n * 3 * d, slopes += n * d;
+    }
+    free(query);
+    return 0;
+}
+
+/* norm(x + drop(z + bias)): product z16 [P D], x [P D] -> the sum [P D], its norm in fp32 and bf16 [P D], and statistics
+   [P 2], mean and 1 / deviation */
+void add_norm(const uint16_t *z, const float *bias, const uint16_t *kept, float scale, const float *x, const float *gain,
+              const float *shift, float epsilon, long p, long d, float *sums, float *out, uint16_t *out16, float *statistics) {
+    for (long row = 0; row < p; row++, z += d, x += d, sums += d, out += d, out16 += d) {
+        vec total = {0}, squares = {0};
+        for (long c = 0; c < d; c += V) {
+            vec value = load(x + c) + (load16(z + c) + load(bias + c)) * factor(*kept++, scale);
+            store(sums + c, value);
+            total += value;
+        }
+        float mean = sum(total) / d;
+        for (long c = 0; c < d; c += V) {
+            vec centred = load(sums + c) - mean;
+            squares += centred * centred;
+        }
+        float inverse = 1.0f / sqrtf(sum(squares) / d + epsilon);
+        for (long c = 0; c < d; c += V) {
+            vec value = (load(sums + c) - mean) * inverse * load(gain + c) + load(shift + c);
+            store(out + c, value);
+            store16(out16 + c, value);
+        }
+        statistics[2 * row] = mean, statistics[2 * row + 1] = inverse;
+    }
+}
+
+/* slope [P D] of the norm, plus more16 [P D] where it is not NULL -> to_x [P D], to_z16 [P D]; to_bias, to_gain and
+   to_shift [D] are zero at first */
+void add_norm_slope(const float *slope, const uint16_t *more, const float *sums, const float *gain, const float *statistics,
+                    const uint16_t *kept, float scale, long p, long d, float *to_x, uint16_t *to_z, float *to_bias,
+                    float *to_gain, float *to_shift) {
+    for (long row = 0; row < p; row++, slope += d, sums += d, to_x += d, to_z += d) {
+        float mean = statistics[2 * row], inverse = statistics[2 * row + 1];
+        vec first = {0}, second = {0};
+        for (long c = 0; c < d; c += V) {
+            vec s = load(slope + c), normed = (load(sums + c) - mean) * inverse;
+            if (more) s += load16(more + c);
+            store(to_gain + c, load(to_gain + c) + s * normed);
+            store(to_shift + c, load(to_shift + c) + s);
+            s *= load(gain + c);
+            store(to_x + c, s);
+            first += s;
+            second += s * normed;
+        }
+        float a = sum(first) / d, b = sum(second) / d;
+        for (long c = 0; c < d; c += V) {
+            vec value = (load(to_x + c) - a - (load(sums + c) - mean) * inverse * b) * inverse;
+            vec deeper = value * factor(*kept++, scale);
+            store(to_x + c, value);
+            store16(to_z + c, deeper);
+            store(to_bias + c, load(to_bias + c) + deeper);
+        }
+        if (more) more += d;
+    }
+}
+
+/* Phi of the lanes and e^(-x^2 / 2); Phi by Abramowitz and Stegun 7.1.26, absolute error below 1e-7 */
+static inline vec normal(vec x, vec *bell) {
+    word below = (word)(x < 0.0f);
+    vec z = (vec)((word)x & 0x7fffffff) * 0.70710678f, t = 1.0f / (1.0f + 0.3275911f * z), half_erfc;
+    *bell = exponentials(-z * z);
+    half_erfc = 0.5f * *bell * t
+        * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    return (vec)(((word)half_erfc & below) | ((word)(1.0f - half_erfc) & ~below));
+}
+
+/* x Phi(x) with x = z + bias: product z16 [P F] -> bf16 [P F] */
+void gelu16(const uint16_t *z, const float *bias, long p, long f, uint16_t *out) {
+    vec bell;
+    for (long row = 0; row < p; row++, z += f, out += f)
+        for (long c = 0; c < f; c += V) {
+            vec x = load16(z + c) + load(bias + c);
+            store16(out + c, x * normal(x, &bell));
+        }
+}
+
+/* slope16 [P F] of gelu16's output -> to_z16 [P F], which may be the slope itself; to_bias [F] is zero at first */
+void gelu16_slope(const uint16_t *slope, const uint16_t *z, const float *bias, long p, long f, uint16_t *to_z, float *to_bias) {
+    vec bell;
+    for (long row = 0; row < p; row++, slope += f, z += f, to_z += f)
+        for (long c = 0; c < f; c += V) {
+            vec x = load16(z + c) + load(bias + c), share = normal(x, &bell);
+            vec deeper = load16(slope + c) * (share + x * bell * 0.39894228f);
+            store16(to_z + c, deeper);
+            store(to_bias + c, load(to_bias + c) + deeper);
+        }
+}

@@ -1,0 +1,68 @@
+/* Sixteen lanes of fp32, whatever the processor makes of them, and how bf16 gets in and out. Included by the C files. */
+
+#ifndef LANES_H
+#define LANES_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define V 16
+typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint32_t word __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t whole __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t half __attribute__((vector_size(32), aligned(2), may_alias));
+
+static inline vec load(const float *p) { return *(const vec *)p; }
+static inline void store(float *p, vec x) { *(vec *)p = x; }
+static inline vec load16(const uint16_t *p) {
+    word bits = __builtin_convertvector(*(const half *)p, word) << 16;
+    return (vec)bits;
+}
+static inline void store16(uint16_t *p, vec x) { /* to nearest, ties to even */
+    word bits = (word)x;
+    bits += 0x7fff + ((bits >> 16) & 1);
+    *(half *)p = __builtin_convertvector(bits >> 16, half);
+}
+static inline vec factor(uint16_t kept, float scale) { /* lane j: scale where bit j is set, else 0 */
+    const word lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    word bits = (((word){0} + kept) >> lane) & 1;
+    return __builtin_convertvector((whole)bits, vec) * scale;
+}
+static inline float sum(vec x) {
+    float s = 0;
+    for (int j = 0; j < V; j++) s += x[j];
+    return s;
+}
+/* e^x: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2], 2e-7 relative */
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
+    float n = rintf(x * 1.44269504f);
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    union { int32_t bits; float value; } power = {((int32_t)n + 127) << 23};
+    return (p * r * r + r + 1.0f) * power.value;
+}
+/* the same in every lane, for x up to 88; NaN stays NaN */
+static inline vec exponentials(vec x) {
+    word low = (word)(x < -87.0f);
+    x = (vec)(((word)x & ~low) | ((word)((vec){0} - 87.0f) & low));
+    vec n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* to the nearest whole number, for |n| < 2^22 */
+    vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    vec p = (vec){0} + 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    whole power = (__builtin_convertvector(n, whole) + 127) << 23;
+    return (p * r * r + r + 1.0f) * (vec)power;
+}
+
+#endif

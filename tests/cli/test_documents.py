@@ -1,0 +1,206 @@
+"""Documents through the command line: train, evaluate and predict on csv, tsv and JSON lines."""
+
+import csv
+import io
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from encodeonce.cli.main import cli
+from encodeonce.serve.bundle import load as load_run
+
+from .conftest import LEXICON, Run
+
+TRAIN = "[train]\nnum_train_epochs = 25\nper_device_train_batch_size = 8\nlearning_rate = 0.05\n"
+
+
+def rows(n: int, seed: int) -> list[dict[str, str]]:
+    """Texts about cats or dogs; texts that hold "never" or not."""
+    rng, made = random.Random(seed), []
+    for i in range(n):
+        animal, never = rng.choice(["cat", "dog"]), rng.random() < 0.5
+        words = [
+            rng.choice(LEXICON["DET"]),
+            animal,
+            rng.choice(LEXICON["VERB"]),
+            animal,
+            *(["never"] * 2 if never else []),
+        ]
+        tags = [animal, *(["never"] if never else [])]
+        made.append(
+            {
+                "id": str(i),
+                "body": " ".join(words),
+                "reply": rng.choice(["a tree .", 'every "bird", often .']),
+                "animal": animal,
+                "tags": "|".join(tags),
+                "score": "4.5" if animal == "cat" else "0.5",
+            }
+        )
+    return made
+
+
+def write_table(path: Path, found: Sequence[dict[str, str]], comma: str) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        quoting = csv.QUOTE_MINIMAL if comma == "," else csv.QUOTE_NONE
+        writer = csv.DictWriter(
+            stream, list(found[0]), delimiter=comma, quoting=quoting, quotechar='"' if comma == "," else None
+        )
+        writer.writeheader()
+        writer.writerows(found)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train and test as csv, tsv and jsonl."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name, size, seed in (("train", 80, 1), ("test", 20, 2)):
+        found = rows(size, seed)
+        write_table(folder / f"{name}.csv", found, ",")
+        write_table(folder / f"{name}.tsv", found, "\t")
+        lines = [{**row, "score": float(row["score"]), "tags": row["tags"].split("|")} for row in found]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def train(folder: Path, tiny: Path, texts: Path, body: str, ending: str, columns: str) -> Path:
+    (folder / "config.toml").write_text(
+        f'encoder = "{tiny}"\nmethod = "linear"\n{body}\n[data]\ntrain = "{texts}/train.{ending}"\n'
+        f'test = "{texts}/test.{ending}"\ndev_fraction = 0.2\ncolumns = {columns}\n{TRAIN}'
+    )
+    done = CliRunner().invoke(cli, ["train", str(folder / "config.toml"), "-o", str(folder / "run"), "--json"])
+    assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
+    (folder / "train.json").write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tiny: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one label a document, from a csv with the user's own column names."""
+    body, columns = 'tasks = ["classification"]', '{ text = "body", label = "animal" }'
+    return train(tmp_path_factory.mktemp("labels"), tiny, texts, body, "csv", columns)
+
+
+@pytest.fixture(scope="module")
+def many(tiny: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of pairs with a set of labels and a number, from JSON lines."""
+    body = 'tasks = ["tags", "score"]\n[task.tags]\nkind = "multilabel"\ncolumn = "tags"\n'
+    body += '[task.score]\nkind = "regression"\ncolumn = "score"'
+    columns = '{ text = "body", pair = "reply" }'
+    return train(tmp_path_factory.mktemp("many"), tiny, texts, body, "jsonl", columns)
+
+
+def test_train_on_a_table_with_dev_held_out(trained: Path) -> None:
+    said = json.loads((trained / "train.json").read_text())
+    assert said["scores"]["test"]["classification"]["accuracy"] > 90
+    run = load_run(trained / "run")
+    assert run.training["examples"] == {"train": 63, "dev": 17, "test": 20}  # copies stay together
+    assert run.data == {"train": "train.csv", "dev": "0.2 of train, held out", "test": "test.csv"}
+    assert run.tasks[0].labels == ("cat", "dog")
+
+
+def test_evaluate_says_every_score_of_the_task(run: Run, trained: Path, texts: Path) -> None:
+    said = run("evaluate", trained / "run", texts / "test.csv", "--columns", "text=body,label=animal", "--json").stdout
+    found = {row["metric"]: row["value"] for row in json.loads(said)}
+    assert set(found) == {"accuracy", "macro_f1", "matthews"}
+    assert (
+        found["accuracy"]
+        == json.loads((trained / "train.json").read_text())["scores"]["test"]["classification"]["accuracy"]
+    )
+
+
+def test_predict_fills_the_users_column_of_a_csv_and_keeps_every_other_byte(
+    run: Run, trained: Path, texts: Path, tmp_path: Path
+) -> None:
+    blank = [{**row, "animal": "?"} for row in rows(20, 2)]
+    write_table(tmp_path / "blank.csv", blank, ",")
+    run(
+        "predict",
+        trained / "run",
+        tmp_path / "blank.csv",
+        "--columns",
+        "text=body,label=animal",
+        "-o",
+        tmp_path / "out.csv",
+    )
+    found = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text("utf-8"))))
+    assert sum(a["animal"] == b["animal"] for a, b in zip(found, rows(20, 2), strict=True)) > 18
+    assert [{**row, "animal": "?"} for row in found] == blank
+
+
+def test_predict_adds_a_column_and_probabilities(run: Run, trained: Path, texts: Path, tmp_path: Path) -> None:
+    args = ("--columns", "text=body", "--probabilities")
+    out = run("predict", trained / "run", texts / "test.csv", *args).stdout
+    found = list(csv.DictReader(io.StringIO(out)))
+    assert list(found[0])[-3:] == ["label", "label:cat", "label:dog"]
+    for row in found:
+        chances = {label: float(row[f"label:{label}"]) for label in ("cat", "dog")}
+        assert sum(chances.values()) == pytest.approx(1, abs=2e-6)
+        assert row["label"] == max(chances, key=chances.__getitem__)
+    lines = run("predict", trained / "run", texts / "test.jsonl", *args).stdout
+    for line, row in zip(map(json.loads, lines.splitlines()), found, strict=True):
+        assert line["label"] == row["label"]
+        assert line["label_probabilities"]["cat"] == pytest.approx(float(row["label:cat"]))
+        assert line["tags"] == next(r for r in rows(20, 2) if r["id"] == line["id"])["tags"].split("|")
+
+
+def test_predict_on_a_table_without_header_and_on_lines_of_text(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("1\tthe cat sees cat\n2\ta dog sees dog\n", encoding="utf-8")
+    out = run("predict", trained / "run", tmp_path / "x.tsv", "--columns", "text=1").stdout
+    assert out == "1\tthe cat sees cat\tcat\n2\ta dog sees dog\tdog\n"
+    (tmp_path / "x.txt").write_text("the cat sees cat\na dog sees dog\n", encoding="utf-8")
+    assert run("predict", trained / "run", tmp_path / "x.txt").stdout == "cat\tthe cat sees cat\ndog\ta dog sees dog\n"
+
+
+def test_an_empty_cell_gets_no_label(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("text,label\nthe cat sees cat,?\n,?\n", encoding="utf-8")
+    result = run("predict", trained / "run", tmp_path / "x.csv")
+    assert result.stdout == "text,label\nthe cat sees cat,cat\n,\n"
+    assert "1 texts are empty and get no answer" in result.stderr
+
+
+def test_pairs_sets_of_labels_and_numbers(run: Run, many: Path, texts: Path) -> None:
+    scores = json.loads((many / "train.json").read_text())["scores"]["test"]
+    assert scores["tags"]["micro_f1"] > 85
+    assert scores["score"]["pearson_spearman"] > 80
+    args = ("--columns", "text=body,pair=reply")
+    lines = run("predict", many / "run", texts / "test.jsonl", *args).stdout
+    answers = [json.loads(line) for line in lines.splitlines()]
+    assert all(isinstance(line["tags"], list) and isinstance(line["score"], float) for line in answers)
+    table = run("predict", many / "run", texts / "test.csv", *args).stdout
+    for row, line in zip(csv.DictReader(io.StringIO(table)), answers, strict=True):
+        assert row["tags"] == "|".join(line["tags"])
+        assert float(row["score"]) == pytest.approx(line["score"], rel=1e-4)
+    wrong = run("predict", many / "run", texts / "test.csv", "--columns", "text=body", code=1).stderr
+    assert "was trained on pairs, and this item has no second text" in wrong
+    chances = run("predict", many / "run", texts / "test.csv", *args, "--probabilities", code=1).stderr
+    assert "the head 'regressor' gives no probabilities" in chances
+
+
+def test_formats_of_words_have_no_place_for_a_documents_answer(run: Run, trained: Path, corpus: Path) -> None:
+    wrong = run("predict", trained / "run", corpus / "test.conllu", code=1).stderr
+    assert "task 'classification' has one answer a document, and this 'conllu' file" in wrong
+
+
+def test_inspect_averages_layers_by_label_of_documents(run: Run, trained: Path, many: Path, texts: Path) -> None:
+    said = run("inspect", trained / "run", texts / "test.csv", "--columns", "text=body,label=animal", "--json").stdout
+    panel = json.loads(said)[0] if isinstance(json.loads(said), list) else json.loads(said)
+    assert "cat" in json.dumps(panel)
+    wrong = run("inspect", many / "run", texts / "test.jsonl", "--columns", "text=body,pair=reply", code=1).stderr
+    assert "has not one label a row" in wrong
+
+
+def test_debug_data_looks_at_the_label(run: Run, texts: Path) -> None:
+    said = run("debug-data", texts / "train.csv", "--columns", "text=body,label=animal").stdout
+    assert "label: " in said
+    assert "80 documents" in said
+
+
+def test_dev_is_held_out_or_given_but_not_both(run: Run, trained: Path, texts: Path) -> None:
+    args = ("--set", f"data.dev={texts}/test.csv")
+    wrong = run("train", trained / "config.toml", "-o", "other", *args, code=1).stderr
+    assert "data.dev_fraction=0.2 takes dev out of train, and data.dev is set too" in wrong

@@ -1,0 +1,200 @@
+"""Pairs of texts: against the tokenizers' and models' own treatment of them, family by family."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from encodeonce.batching.cut import Cut
+from encodeonce.encoders import checkpoint as files
+from encodeonce.encoders.live import LiveBlocks
+from encodeonce.encoders.pieces import Cutter, load_tokenizer
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.errors import DataError, EncoderError
+from encodeonce.types import Document, item_key
+
+PAIRS = [("the cat sat", "on a mat"), ("x", "the river bank"), ("running", "a"), ("by the bank ,", "rents x y z")]
+SINGLE = "the cat sat on the mat"
+
+
+def documents() -> list[Document]:
+    pairs = [Document(str(i), text=first, pair=second) for i, (first, second) in enumerate(PAIRS)]
+    return [*pairs, Document("single", text=SINGLE)]
+
+
+def own(tokenizer: Any, *texts: str) -> Any:
+    """The tokenizer's own encoding of texts whose words stand as in a running text."""
+    lead = Cutter(tokenizer, 40, 8).lead
+    words = [[lead * " " + word for word in text.split()] for text in texts]
+    return tokenizer(*words, is_split_into_words=True, return_tensors="pt")
+
+
+@pytest.fixture(scope="module", params=files.families())
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_pieces_and_every_view_equal_transformers(family: str, checkpoint: Callable[..., Path]) -> None:
+    model = Pretrained(checkpoint(family), batch_pieces=60)
+    tokenizer, stack = load_tokenizer(checkpoint(family)), model.stack()
+    pieces = model.cut(documents())
+    views = dict(model.encode(pieces))
+    for cut, texts, states in zip(pieces, [*PAIRS, (SINGLE,)], (views[i] for i in range(5)), strict=True):
+        encoding = own(tokenizer, *texts)
+        assert cut.ids.tolist() == encoding["input_ids"][0].tolist()
+        assert (cut.segments is not None) == (len(texts) == 2 and "token_type_ids" in encoding)
+        if cut.segments is not None:
+            assert cut.segments.tolist() == encoding["token_type_ids"][0].tolist()
+        expected = torch.stack(stack.model(**encoding, output_hidden_states=True).hidden_states)[:, 0].detach()
+        np.testing.assert_allclose(states, expected, atol=1e-5)
+        segments = None if cut.segments is None else torch.from_numpy(cut.segments).long()[None]
+        first = stack.place(stack.lookup(encoding["input_ids"]), segments=segments)
+        assert torch.equal(torch.stack([first, *stack.run(first, None)])[:, 0], expected)
+
+
+def test_a_pair_enters_trained_embeddings_with_its_segments(family: str, checkpoint: Callable[..., Path]) -> None:
+    model = Pretrained(checkpoint(family))
+    pieces = model.cut(documents())
+    packed = Cut(model.spec(), pieces).batch(np.array([4, 1, 0]))
+    entered = LiveBlocks(model.stack(), [0], embeddings=True).eval().enter(packed.ids, packed.lengths, packed.segments)
+    views = dict(model.encode(pieces))
+    np.testing.assert_allclose(entered.detach(), np.concatenate([views[i][0] for i in (4, 1, 0)]), atol=1e-5)
+    assert (packed.segments is None) == all(cut.segments is None for cut in pieces)
+
+
+def test_the_words_of_the_second_text_are_numbered_on(family: str, checkpoint: Callable[..., Path]) -> None:
+    tokenizer = load_tokenizer(checkpoint(family))
+    for cut, texts in zip(Pretrained(checkpoint(family)).cut(documents()), PAIRS, strict=False):
+        encoding = own(tokenizer, *texts)
+        shift = (0, len(texts[0].split()))
+        by_hand = [
+            -1 if word is None else word + shift[text]
+            for word, text in zip(encoding.word_ids(), encoding.sequence_ids(), strict=True)
+        ]
+        assert cut.word.tolist() == by_hand
+        assert cut.n_words == sum(len(text.split()) for text in texts)
+        assert len(cut.windows) == 1
+
+
+@pytest.mark.parametrize("name", ["bert", "electra", "albert", "deberta_v2"])
+def test_segments_matter_where_the_model_has_a_table_of_them(name: str, checkpoint: Callable[..., Path]) -> None:
+    settings = {"type_vocab_size": 2} if name == "deberta_v2" else {}
+    model = Pretrained(checkpoint(name, **settings))
+    stack, tokenizer = model.stack(), load_tokenizer(checkpoint(name, **settings))
+    assert stack.segmented
+    (cut,) = model.cut(documents()[:1])
+    (states,) = (views for _, views in model.encode([cut]))
+    (without,) = (views for _, views in model.encode([replace(cut, segments=None)]))
+    encoding = own(tokenizer, *PAIRS[0])
+    expected = stack.model(**encoding, output_hidden_states=True).hidden_states[-1][0].detach()
+    np.testing.assert_allclose(states[-1], expected, atol=1e-5)
+    assert np.abs(states[-1] - without[-1]).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ["roberta", "gpt2", "t5", "distilbert"])
+def test_a_model_without_segments_takes_no_notice_of_them(name: str, checkpoint: Callable[..., Path]) -> None:
+    settings = {"type_vocab_size": 1} if name == "roberta" else {}
+    stack, ids = Pretrained(checkpoint(name, **settings)).stack(), torch.randint(5, 30, (2, 7))
+    assert not stack.segmented
+    segments = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
+    assert torch.equal(stack.place(stack.lookup(ids), segments=segments), stack.place(stack.lookup(ids)))
+
+
+def test_a_pair_has_a_key_of_its_own_and_a_single_text_keeps_its_old_one() -> None:
+    keys = {
+        item_key((), "a b"),
+        item_key(("a", "b")),
+        item_key((), "a", "b"),
+        item_key(("a",), "", "b"),
+        item_key((), "b", "a"),
+        item_key(("pair", "a"), "b"),
+    }
+    assert len(keys) == 6
+    assert Document("d", text="a b").key == "ca8469d69847135d15b81229c6fa4ad71fa797df8775a54a8b9c970f456a365e"
+    assert Document("d", text="a", pair="b").key == item_key((), "a", "b") == Document("e", (), "a", pair="b").key
+
+
+def test_a_pair_of_words_and_a_text(tiny: SimpleNamespace) -> None:
+    tokenizer = tiny.wordpiece()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    cutter = Cutter(tokenizer, 40, 8)
+    words, text = cutter([Document("w", ("the", "cat"), pair="sat on"), Document("t", text="the cat", pair="sat on")])
+    assert words.ids.tolist() == text.ids.tolist()
+    assert words.word.tolist() == [-1, 0, 1, -1, 2, 3, -1]
+    assert text.segments is not None
+    assert text.segments.tolist() == [0, 0, 0, 0, 1, 1, 1]
+
+
+def test_ZERO_words_without_pieces_keep_their_place_in_either_text(tiny: SimpleNamespace) -> None:
+    (cut,) = Cutter(tiny.wordpiece(), 40, 8)([Document("z", text="\u200b the", pair="cat \ufe0f")])
+    assert cut.ids.tolist() == [2, 1, 5, 3, 6, 1, 3]
+    assert cut.word.tolist() == [-1, 0, 1, -1, 2, 3, -1]
+    assert cut.unknown_words == (0, 3)
+
+
+def test_LONG_a_pair_over_the_window_is_named_and_never_cut(tiny: SimpleNamespace) -> None:
+    cutter = Cutter(tiny.wordpiece(), 12, 4)
+    fits = Document("1", text="the cat sat on", pair="a b c x y", place="f.jsonl:1")
+    long = Document("2", text="the cat sat on", pair="a b c x y z", place="f.jsonl:2")
+    assert len(cutter([fits])[0]) == 12
+    with pytest.raises(DataError, match=r"over the window of 12 pieces: 1 of 2 items, pairs, f.jsonl:2 \(13 pieces\)"):
+        cutter([fits, long])
+    assert len(cutter([Document("3", text="the cat sat on the mat " * 4)])[0].windows) > 1  # a single text is windowed
+
+
+@pytest.mark.parametrize(("text", "pair", "which"), [("", "the cat", "first text"), ("the cat", " ", "second text")])
+def test_an_empty_text_of_a_pair_is_refused(text: str, pair: str, which: str, tiny: SimpleNamespace) -> None:
+    with pytest.raises(DataError, match=rf"f:3: nothing to encode: the {which}"):
+        Cutter(tiny.wordpiece(), 40, 8)([Document("1", text=text, pair=pair, place="f:3")])
+
+
+def test_ALIGN_2_a_slow_tokenizer_with_a_pair_template(tiny: SimpleNamespace) -> None:
+    from transformers import PythonBackend
+
+    fast, vocabulary = tiny.wordpiece(), {piece: i for i, piece in enumerate(tiny.words)}
+
+    class Slow(PythonBackend):
+        paired = True
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", **settings)
+
+        @property
+        def vocab_size(self) -> int:
+            return len(vocabulary)
+
+        def get_vocab(self) -> dict[str, int]:
+            return dict(vocabulary)
+
+        def _tokenize(self, text: str, **_: Any) -> list[str]:
+            return fast.tokenize(text)
+
+        def _convert_token_to_id(self, token: str) -> int:
+            return vocabulary.get(token, 1)
+
+        def _convert_id_to_token(self, index: int) -> str:
+            return tiny.words[index]
+
+        def build_inputs_with_special_tokens(
+            self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+        ) -> list[int]:
+            return [2, *token_ids_0, 3, *((*token_ids_1, 3) if token_ids_1 and self.paired else ())]
+
+        def create_token_type_ids_from_sequences(
+            self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+        ) -> list[int]:
+            return [0] * (len(token_ids_0) + 2) + [1] * (len(token_ids_1 or []) + 1)
+
+    pair = Document("1", text="the cat sat", pair="on the mat")
+    slow, quick = (Cutter(tokenizer, 40, 8)([pair])[0] for tokenizer in (Slow(), fast))
+    assert slow.ids.tolist() == quick.ids.tolist()
+    assert slow.word.tolist() == quick.word.tolist()
+    without = Slow()
+    without.paired = False
+    with pytest.raises(EncoderError, match="no form for a pair of texts; given 'the' twice"):
+        Cutter(without, 40, 8)([pair])

@@ -1,0 +1,126 @@
+"""The compiled transformer block against the same arithmetic in tensor operations, dropout masks included."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from encodeonce.nn import step_kernel
+from encodeonce.nn.dropout import Dropout
+from encodeonce.nn.post_norm import PostNorm
+
+WIDTH, WIDE, LENGTHS = 64, 112, (6, 1, 17, 3, 33)
+CHOSEN = {"all": None, "some": torch.tensor([0, 5, 6, 22, 59, 7])}
+
+
+@pytest.fixture(autouse=True)
+def _compiler() -> None:
+    if step_kernel._library() is None:
+        pytest.skip("needs a C compiler (cc, gcc or clang)")
+
+
+def block(rate: float) -> tuple[PostNorm, nn.ModuleList]:
+    """Weights of size one, so that no part of the block is nearly linear."""
+    lines = nn.ModuleList(nn.Linear(i, o) for i, o in [(WIDTH, WIDTH)] * 4 + [(WIDTH, WIDE), (WIDE, WIDTH)])
+    norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
+    for parameter in (*lines.parameters(), *norms.parameters()):
+        nn.init.normal_(parameter, std=0.15)
+    for norm in norms:
+        norm.weight.data.add_(1)
+    drops = tuple(Dropout(rate) for _ in range(3))
+    first, second = norms
+    assert isinstance(first, nn.LayerNorm)
+    assert isinstance(second, nn.LayerNorm)
+    made = PostNorm(*((line.weight, line.bias) for line in lines), (first, second), drops, n_heads=2)
+    return made, nn.ModuleList([lines, norms])
+
+
+def kept(words: Tensor, scale: float) -> Tensor:
+    """Words of bits as factors."""
+    return torch.stack([(words.int() >> bit) & 1 for bit in range(16)], -1).flatten().float() * scale
+
+
+def reference(made: PostNorm, x: Tensor, rows: Tensor | None) -> Tensor:
+    """Item by item and head by head in fp32, with the masks that the generator's state gives the block."""
+    heads, n_out = made.n_heads, len(x) if rows is None else len(rows)
+    widths = [-(-n // 16) * 16 for n in LENGTHS]
+    sizes = (heads * sum(n * s for n, s in zip(LENGTHS, widths, strict=True)),), (n_out, WIDTH), (n_out, WIDTH)
+    masks = [kept(drop.kept(*size), drop.scale) for drop, size in zip(made.drop, sizes, strict=True)]
+    query, key, value = (nn.functional.linear(x, *line) for line in (made.query, made.key, made.value))
+    attended, start, at = [], 0, 0
+    for n, s in zip(LENGTHS, widths, strict=True):
+        own = slice(start, start + n)
+        heads_out = []
+        for g in range(heads):
+            columns = slice(g * WIDTH // heads, (g + 1) * WIDTH // heads)
+            weights = torch.softmax(query[own, columns] @ key[own, columns].T / math.sqrt(WIDTH / heads), -1)
+            mask = masks[0][at : at + n * s].view(n, s)[:, :n]
+            heads_out.append((weights * mask) @ value[own, columns])
+            at += n * s
+        attended.append(torch.cat(heads_out, -1))
+        start += n
+    joined = torch.cat(attended)
+    if rows is not None:
+        joined, x = joined[rows], x[rows]
+    middle = made.norms[0](x + nn.functional.linear(joined, *made.out) * masks[1].view(n_out, WIDTH))
+    inner = nn.functional.linear(nn.functional.gelu(nn.functional.linear(middle, *made.up)), *made.down)
+    return made.norms[1](middle + inner * masks[2].view(n_out, WIDTH))
+
+
+@pytest.mark.parametrize("rows", CHOSEN)
+@pytest.mark.parametrize("rate", [0.0, 0.25])
+def test_output_and_gradients_equal_tensor_operations(rate: float, rows: str) -> None:
+    (made, weights), chosen = block(rate), CHOSEN[rows]
+    x = torch.randn(sum(LENGTHS), WIDTH)
+    slope = torch.randn(len(x) if chosen is None else len(chosen), WIDTH)
+
+    def gradients(compiled: bool) -> dict[str, Tensor]:
+        torch.manual_seed(4)
+        weights.zero_grad()
+        given = x.clone().requires_grad_(True)
+        out = made(given, LENGTHS, chosen) if compiled else reference(made, given, chosen)
+        (out * slope).sum().backward()
+        assert given.grad is not None
+        found = {name: p.grad.clone() for name, p in weights.named_parameters() if p.grad is not None}
+        return {"out": out.detach(), "x": given.grad, **found}
+
+    ours, expected = gradients(True), gradients(False)
+    assert set(ours) == set(expected)
+    for name, value in expected.items():
+        if name != "0.1.bias":  # a key's bias moves no attention weight: rounding only
+            assert (ours[name] - value).norm() < 0.02 * value.norm(), name
+
+
+def test_gelu_and_its_slope_over_the_whole_range() -> None:
+    z = torch.linspace(-30, 30, 16 * 512).bfloat16().view(16, 512).contiguous()
+    bias, out, to_z, to_bias = torch.full((512,), 0.125), torch.empty_like(z), torch.empty_like(z), torch.zeros(512)
+    step_kernel.call("gelu16", z, bias, 16, 512, out)
+    x = (z.double() + 0.125).requires_grad_(True)
+    expected = nn.functional.gelu(x)
+    torch.testing.assert_close(out.double(), expected.detach(), atol=2e-7, rtol=4e-3)
+    step_kernel.call("gelu16_slope", torch.ones_like(z), z, bias, 16, 512, to_z, to_bias)
+    expected.sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(to_z.double(), x.grad, atol=2e-6, rtol=4e-3)
+    torch.testing.assert_close(to_bias.double(), x.grad.sum(0), atol=1e-5, rtol=1e-5)
+
+
+def test_one_item_does_not_see_another_and_nan_is_not_hidden() -> None:
+    made, _ = block(0.0)
+    x = torch.randn(sum(LENGTHS), WIDTH)
+    whole = made(x, LENGTHS)
+    torch.testing.assert_close(made(x[7:24], (17,)), whole[7:24], atol=1e-6, rtol=0)
+    x[8, 3] = math.nan
+    broken = made(x, LENGTHS)
+    assert broken[7:24].isnan().all()
+    torch.testing.assert_close(broken[24:], whole[24:])
+
+
+def test_frozen_weights_get_no_gradient() -> None:
+    made, weights = block(0.0)
+    weights.requires_grad_(False)
+    made.query[0].requires_grad_(True)
+    made(torch.randn(sum(LENGTHS), WIDTH), LENGTHS).square().sum().backward()
+    assert made.query[0].grad is not None
+    assert all(parameter.grad is None for parameter in weights.parameters() if parameter is not made.query[0])
