@@ -53,7 +53,9 @@ class PartitionFilterNetwork(Head):
     """Dropout, the filter, and a table for each of the two tasks.
 
     `labels` are the entity types, `relations` the relation types, `longest` the most words an entity may have: cells of
-    longer ones are left out (None: there is no limit). `dropout` is the rate at the input and in the tables.
+    longer ones are left out (None: there is no limit). `dropout` is the rate at the input and in the tables. `prior` is
+    the probability that every cell starts at. The paper's start at about one half (0.5 does so too), and then hundreds
+    of steps teach nothing but that entities and relations are rare.
     ConfigError where types are missing or repeat.
     """
 
@@ -66,6 +68,7 @@ class PartitionFilterNetwork(Head):
         hidden: int = 300,
         dropout: float = 0.1,
         dropconnect: float = 0.1,
+        prior: float = 0.01,
         compute: str = "fp32",
     ) -> None:
         super().__init__()
@@ -76,11 +79,13 @@ class PartitionFilterNetwork(Head):
                 raise ConfigError(f"the network needs at least one {kind} type and each once; {seen}.")
         if longest is not None and longest < 1:
             raise ConfigError(f"longest={longest} must be at least 1 word, or None for no limit.")
+        if not 0 < prior < 1:
+            raise ConfigError(f"prior={prior} is a probability: it must lie between 0 and 1, both excluded.")
         self.labels, self.relations, self.longest = tuple(labels), tuple(relations), longest
         self.dropout = Dropout(dropout)
         self.filter = PartitionFilter(width, hidden, dropconnect, compute)
-        self.entity_table = PairTable(hidden, len(labels), dropout, compute)
-        self.relation_table = PairTable(hidden, len(relations), dropout, compute)
+        self.entity_table = PairTable(hidden, len(labels), dropout, compute, prior)
+        self.relation_table = PairTable(hidden, len(relations), dropout, compute, prior)
 
     def forward(self, vectors: Float[Tensor, "R D"], rows: Rows) -> Tables:
         """Logits of all cells. No item's depend on the items beside it."""

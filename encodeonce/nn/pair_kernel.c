@@ -3,28 +3,13 @@
 
    Axes: I row words  J column words  N = I J cells  U width. Arrays are contiguous, in the order of the axes named. */
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-/* e^x - 1 for x <= 0: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2], less one; 2e-7 absolute */
-static inline float less_one(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    float n = rintf(x * 1.44269504f);
-    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    float p = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r
-               + 1.6666665459e-1f) * r + 5.0000001201e-1f;
-    int32_t bits = ((int32_t)n + 127) << 23;
-    float power;
-    memcpy(&power, &bits, sizeof power);
-    return (p * r * r + r + 1.0f) * power - 1.0f;
-}
+#include "lanes.h"
 
 static inline void bend(float *y, const float *keep, long u) {
 #pragma omp simd
     for (long c = 0; c < u; c++) {
         float x = keep ? y[c] * keep[c] : y[c];
-        y[c] = x > 0.0f ? x : less_one(x > 0.0f ? 0.0f : x);
+        y[c] = x > 0.0f ? x : exponential(x > 0.0f ? 0.0f : x) - 1.0f;
     }
 }
 

@@ -7,6 +7,7 @@ for all pairs at once: a rectangle of the table at a time is made, read and forg
 Axes: R rows of all items, end to end   W words of all items   B items   U width   N cells   C outputs
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -101,15 +102,21 @@ def _blocks(counts: Sequence[int], longest: int | None) -> list[Block]:
 
 
 class PairTable(nn.Module):
-    """`n_outputs` scores a cell from vectors of `width`. Weights start as torch's Linear and LayerNorm start them."""
+    """`n_outputs` logits a cell from vectors of `width`. Weights start as torch's Linear and LayerNorm start them.
 
-    def __init__(self, width: int, n_outputs: int, dropout: float = 0.1, compute: str = "fp32") -> None:
+    But for b': it starts so that every cell has about the probability `prior` (Lin et al. 2017, section 3.3).
+    """
+
+    def __init__(
+        self, width: int, n_outputs: int, dropout: float = 0.1, compute: str = "fp32", prior: float = 0.5
+    ) -> None:
         super().__init__()
         self.whole = Linear(2 * width, width, compute)
         self.pair = nn.Linear(3 * width, width)
         self.norm = nn.LayerNorm(width)
         self.out = nn.Linear(width, n_outputs)
         self.dropout = Dropout(dropout)
+        nn.init.constant_(self.out.bias, math.log(prior / (1 - prior)))
 
     def forward(
         self,

@@ -28,7 +28,7 @@ METRIC = "ner+re"
 @dataclass(frozen=True)
 class Relations(Task):
     """`labels` are the entity types, `relations` the relation types and `longest` the most words of an entity that the
-    training documents have.
+    training documents have. `hidden`, `dropconnect` and `prior` are the head's (`heads/partition_filter.py`).
 
     `head_words=True` cuts entities down to their last word and forgets their types: the paper's WebNLG from any data.
     Where no entity has a type, scores are of head words, else strict and of boundaries, and are named so.
@@ -38,6 +38,7 @@ class Relations(Task):
     head_words: bool = False
     hidden: int = 300
     dropconnect: float = 0.1
+    prior: float = 0.01
     labels: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     longest: int = 0
@@ -57,7 +58,7 @@ class Relations(Task):
     @property
     def head_options(self) -> dict[str, Any]:
         """What the head needs beside the entity types."""
-        return {name: getattr(self, name) for name in ("relations", "longest", "hidden", "dropconnect")}
+        return {name: getattr(self, name) for name in ("relations", "longest", "hidden", "dropconnect", "prior")}
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -124,7 +125,7 @@ class Relations(Task):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        fields = ("piece", "head_words", "hidden", "dropconnect", "longest")
+        fields = ("piece", "head_words", "hidden", "dropconnect", "prior", "longest")
         plain = {name: getattr(self, name) for name in fields}
         return {"kind": "relations", **plain, "labels": list(self.labels), "relations": list(self.relations)}
 

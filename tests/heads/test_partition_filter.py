@@ -182,3 +182,12 @@ def test_settings_are_checked() -> None:
         PartitionFilterNetwork(WIDTH, ("P", "P"), RELATIONS)
     with pytest.raises(ConfigError, match="longest=0 must be at least 1 word"):
         PartitionFilterNetwork(WIDTH, TYPES, RELATIONS, 0)
+    with pytest.raises(ConfigError, match=r"prior=1\.0 is a probability"):
+        PartitionFilterNetwork(WIDTH, TYPES, RELATIONS, prior=1.0)
+
+
+@pytest.mark.parametrize("prior", [0.01, 0.5])
+def test_every_cell_starts_at_the_prior(prior: float) -> None:
+    head = PartitionFilterNetwork(WIDTH, TYPES, RELATIONS, prior=prior).eval()
+    for table in (head.entity_table, head.relation_table):
+        torch.testing.assert_close(table.out.bias.sigmoid(), torch.full_like(table.out.bias, prior))

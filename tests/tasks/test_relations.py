@@ -35,7 +35,8 @@ def test_learned_from_training_alone() -> None:
     assert isinstance(task, Relations)
     assert (task.labels, task.relations, task.longest) == (("P", "Q"), ("r", "s"), 2)
     assert (task.name, task.piece, task.head) == ("relations", "pieces", "partition_filter")
-    assert task.head_options == {"relations": ("r", "s"), "longest": 2, "hidden": 300, "dropconnect": 0.1}
+    sizes = {"hidden": 300, "dropconnect": 0.1, "prior": 0.01}
+    assert task.head_options == {"relations": ("r", "s"), "longest": 2, **sizes}
     assert from_json(json.loads(json.dumps(task.to_json()))) == task
     with pytest.raises(RunError, match="cannot be rebuilt"):
         from_json({**task.to_json(), "colour": 1})
