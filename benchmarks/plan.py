@@ -3,11 +3,11 @@
     python benchmarks/plan.py [--conllu train.conllu] [--sentences 4000] [--rounds 3] [--clock wall] [--out FILE]
 
 Without --conllu the text is the manual that every Python carries. In every round a plan is made for the packaged
-encoder, Adapted and one task, as the command makes it; then all is really done: the store is filled, and Frozen, Linear
-and Adapted are trained for --epochs epochs by the library's own loop. Fine-tuning is the textbook's in fp32
-(`textbook.py`) over the library's length buckets, every --live-every-th batch of an epoch. Loading is measured by both
-sides and not compared. Use --clock cpu, on one thread, where other work shares the machine. Prints the parts as JSON,
-then one ratio: of all rounds and figures the predicted to the actual that is furthest from 1; the goal is 0.8 to 1.25.
+encoder, Adapted and one task, as the command makes it; then all is really done: the store is filled, Frozen, Linear and
+Adapted are trained for --epochs epochs and `live_mix` and whole fine-tuning for one, by the library's own loop. Loading
+is measured by both sides and not compared. Use --clock cpu, on one thread, where other work shares the machine. Prints
+the parts as JSON, then one ratio: of all rounds and figures the predicted to the actual that is furthest from 1; the
+goal is 0.8 to 1.25.
 """
 
 import argparse
@@ -19,18 +19,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import textbook
 import torch
 from step import BATCH, documents_of
 
-from encodeonce.batching import Examples, planned
+from encodeonce.batching import Cut
 from encodeonce.cli.config import Config, parse
 from encodeonce.cli.planning import Forecast, forecast
 from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus import write
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.aggregate import Aggregate, Variant
+from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.report.results import now, surroundings
 from encodeonce.store import Store
@@ -72,58 +71,36 @@ def predicted(found: Forecast) -> dict[str, float]:
         "bytes": whole.bytes.value,
         "encode": seconds.encode_missing.value + seconds.cut.value,
         **{name: seconds.cached[name].value for name in METHODS},
+        "live_mix": seconds.live[1].value,
         "finetune": seconds.live[max(seconds.live)].value,
     }
 
 
 def actual(corpus: Corpus, folder: Path, seed: int, options: argparse.Namespace) -> dict[str, float]:
     """The same, done."""
-    clock = CLOCKS[options.clock]
+    clock, task = CLOCKS[options.clock], corpus.task
     model = Pretrained(quickstart_folder())
-    list(model.encode(model.cut(corpus.documents[:1])))  # loads
+    pieces = model.cut(corpus.documents)
+    list(model.encode(pieces[:1]))  # loads
     store = Store.open(folder, model.spec())
     began = clock()
     store.fill(corpus.documents, model)
-    taken = {"bytes": float(sum(file.stat().st_size for file in folder.iterdir())), "encode": clock() - began}
-    settings = Settings(num_train_epochs=options.epochs, seed=seed, per_device_train_batch_size=BATCH)
-    examples = Examples.read(store, corpus.documents, [corpus.task])
+    taken = {"encode": clock() - began}
+
+    def epoch(method: Aggregate | Finetune, source: Store | Cut, epochs: int) -> float:
+        examples = method.read(source, corpus.documents, [task])
+        settings = Settings(num_train_epochs=epochs, seed=seed, per_device_train_batch_size=BATCH)
+        began = clock()
+        fit(method, examples, {corpus.column: task}, settings)
+        return (clock() - began) / epochs
+
+    spec, compute = store.spec, fastest_compute()
     for name in METHODS:
-        method = Aggregate.build(Variant(name, compute=fastest_compute()), store.spec, [corpus.task], seed)
-        began = clock()
-        fit(method, examples, {corpus.column: corpus.task}, settings)
-        taken[name] = (clock() - began) / options.epochs
-    return {**taken, "finetune": finetuning(model, corpus, seed, options.live_every, clock)}
-
-
-def finetuning(model: Pretrained, corpus: Corpus, seed: int, every: int, clock: Callable[[], float]) -> float:
-    """Seconds of an epoch of textbook fine-tuning, from every `every`-th of its batches after one that does not count.
-
-    A batch's seconds are scaled by the batches, which the order of an epoch shuffles.
-    """
-    from transformers import AutoModel
-
-    encoder = AutoModel.from_pretrained(quickstart_folder(), add_pooling_layer=False)
-    live = textbook.FinetuneModel(encoder, model.width, len(corpus.task.labels)).train()
-    optimiser = torch.optim.Adam(live.parameters(), lr=1e-4, fused=True)
-    pieces = model.cut(corpus.documents)
-    plan = planned(np.array([len(one) for one in pieces]), BATCH, np.random.default_rng(seed))
-    gold = [corpus.task.ids(one) for one in corpus.task.gold(corpus.documents)]
-    taken = []
-    for batch in [plan[0], *plan[::every]]:
-        examples = [textbook.Example(pieces[i].ids, torch.empty(0), _ends(pieces[i].word), gold[i]) for i in batch]
-        began = clock()
-        ids, mask, labels = textbook.collate_ids(examples)
-        textbook.mean_loss(live(ids, mask), labels).backward()
-        optimiser.step()
-        optimiser.zero_grad()
-        taken.append(clock() - began)
-    return sum(taken[1:]) / len(taken[1:]) * len(plan)
-
-
-def _ends(word: np.ndarray) -> np.ndarray:
-    """The last piece of every word."""
-    ends = np.flatnonzero(np.append(word[1:], -1) != word)
-    return ends[word[ends] >= 0]
+        method = Aggregate.build(Variant(name, compute=compute), spec, [task], seed)
+        taken[name] = epoch(method, store, options.epochs)
+    for name, source in (("live_mix", store), ("finetune", Cut(spec, pieces))):
+        taken[name] = epoch(Finetune.build(Tuning(name, compute=compute), model, spec, [task], seed), source, 1)
+    return {"bytes": float(sum(file.stat().st_size for file in folder.iterdir())), **taken}
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -158,7 +135,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--budget-seconds", type=float, default=20.0)
-    parser.add_argument("--live-every", type=int, default=10)
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
     parser.add_argument("--out")
     options = parser.parse_args()

@@ -131,9 +131,8 @@ def _live(facts: Facts, store: bool) -> Advice:
     if not within:
         return Advice("live", "0", f"one live block already costs over a quarter of all {all_} an epoch")
     depth = max(within)
-    part = 100 * facts.live[depth] / whole
-    text = f"an epoch takes {seconds_text(facts.live[depth])}, {part:.0f} % of fine-tuning's; deeper, over a quarter"
-    return Advice("live", str(depth), text)
+    text = f"live_mix takes {seconds_text(facts.live[depth])} an epoch, {100 * facts.live[depth] / whole:.0f} %"
+    return Advice("live", str(depth), f"{text} of fine-tuning's; with more blocks it would be over a quarter")
 
 
 def bytes_text(n: int | float) -> str:

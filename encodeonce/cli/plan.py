@@ -104,14 +104,21 @@ def _times(found: "Forecast") -> str:
     lines += [
         [f"epoch, {name} on stored views", *_interval(one), _step(one, n_steps)] for name, one in seconds.cached.items()
     ]
-    deepest = max(seconds.live)
-    for depth in sorted({1, min(2, deepest), deepest}):
-        name = f"all {depth} blocks live" if depth == deepest else f"top {depth} live on stored views"
-        lines.append([f"epoch, {name}", *_interval(seconds.live[depth]), _step(seconds.live[depth], n_steps)])
-    machine = found.machine
-    rest = f"plus {seconds.load:.1f} s of loading and {seconds.cut.value:.1f} s of cutting before the first pass"
-    where = f"{machine['machine']}, {machine['threads']} threads; measured for {seconds.calibration:.0f} s"
-    return aligned(["time", "", "95 %", ""], lines) + f"\n{rest}\n{where}"
+    for depth in sorted({1, min(2, max(seconds.live)), max(seconds.live)}):
+        one = seconds.live[depth]
+        lines.append([f"epoch, {_live_name(depth, max(seconds.live))}", *_interval(one), _step(one, n_steps)])
+    machine, left_out = found.machine, seconds.live_left_out
+    rest = [f"plus {seconds.load:.1f} s of loading and {seconds.cut.value:.1f} s of cutting before the first pass"]
+    if left_out:
+        rest.append(f"live blocks refuse {left_out:,} training items, which are longer than the window")
+    rest.append(f"{machine['machine']}, {machine['threads']} threads; measured for {seconds.calibration:.0f} s")
+    return "\n".join([aligned(["time", "", "95 %", ""], lines), *rest])
+
+
+def _live_name(depth: int, deepest: int) -> str:
+    if depth == deepest:
+        return f"finetune, all {depth} blocks live"
+    return f"live_mix, {depth} live block{'s' if depth > 1 else ''} on stored views"
 
 
 def _interval(one: "Estimate") -> list[str]:

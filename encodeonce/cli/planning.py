@@ -35,7 +35,8 @@ from ..tasks import Task
 from ..types import DTYPES, Document, Pieces, Spec
 from . import learning, steps
 from .advice import Advice, Facts, advised
-from .calibration import Clock, Encoded, Items, Shown, cached_seconds, encoding_seconds, live_seconds
+from .calibration import Clock, Encoded, Shown, encoding_seconds
+from .rehearsal import Items, Rehearsal
 from .sampling import Estimate, Sample, rounded, stratified
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class Size:
 class Seconds:
     """Wall seconds on this machine. `encode` is one pass over everything, `encode_missing` over what is not stored;
     both are without `load` (tokenizer and encoder) and `cut` (words to pieces). `cached` is an epoch of each method,
-    `live` one of fine-tuning by the number of live blocks. `calibration` is what measuring all this took.
+    `live` one by the number of live blocks, from one on the mix of stored views (`live_mix`) to all (`finetune`);
+    `live_left_out` training items are longer than the window, and live blocks refuse them. `calibration` is what
+    measuring all this took.
     """
 
     load: float
@@ -93,6 +96,7 @@ class Seconds:
     encode_missing: Estimate
     cached: Mapping[str, Estimate]
     live: Mapping[int, Estimate]
+    live_left_out: int
     calibration: float
 
     @property
@@ -154,13 +158,13 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     encoded = encoding_seconds(model, spec, shown, ENCODING * budget, order, clock)
     settings, items = learning.settings_of(config), counted.training(splits["train"])
     n_steps = -(-len(splits["train"]) // settings.per_device_train_batch_size)
+    rehearsal = Rehearsal(spec, tasks, items, encoded.rows, settings, clock)
     cached = {}
     for name, variant in variants.items():
-        share = CACHED * budget / len(variants)
-        step = cached_seconds(variant, spec, tasks, items, encoded.rows, settings, share, order, clock)
-        cached[name] = step.times(n_steps)
-    live = live_seconds(model, items, settings, LIVE * budget, order, clock)
-    seconds = _seconds(counted, stored, encoded, cached, live, clock() - began - encoded.load)
+        cached[name] = rehearsal.cached(variant, CACHED * budget / len(variants), order).times(n_steps)
+    live, left_out = rehearsal.live(model, variants[config.method].compute, LIVE * budget, order)
+    measured = clock() - began - encoded.load
+    seconds = _seconds(counted, stored, encoded, cached, live, left_out, measured)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
     epochs, method = settings.num_train_epochs, config.method
@@ -213,7 +217,7 @@ class _Counted:
     @classmethod
     def of(cls, splits: Mapping[str, Sequence[Document]], model: Pretrained, seed: int, clock: Clock) -> "_Counted":
         distinct = list({one.key: one for documents in splits.values() for one in reversed(documents)}.values())
-        words = np.array([len(one.words) or len(one.text.split()) for one in distinct], dtype=np.int64)
+        words = np.array([_words(one) for one in distinct], dtype=np.int64)
         sample = stratified(words, CUT, np.random.default_rng(seed))
         began = clock()
         model.cut(distinct[:1])
@@ -257,6 +261,11 @@ class _Counted:
         weight *= len(train) / weight.sum()
         pieces = [self.pieces[i] for i in own]
         return Items([first[one.key] for one in pieces], pieces, weight)
+
+
+def _words(document: Document) -> int:
+    """Words of a document, of both texts where it is a pair."""
+    return len(document.words) or len(document.text.split()) + len(document.pair.split())
 
 
 @dataclass(frozen=True)
@@ -332,11 +341,13 @@ def _seconds(
     encoded: Encoded,
     cached: Mapping[str, Estimate],
     live: Mapping[int, Estimate],
+    left_out: int,
     calibration: float,
 ) -> Seconds:
     share = float(stored.missing.mean())
     cut = Estimate.exactly(counted.cut * len(counted.documents) / len(counted.pieces) * share)
-    return Seconds(counted.load + encoded.load, cut, encoded.whole, encoded.missing, cached, live, calibration)
+    load = counted.load + encoded.load
+    return Seconds(load, cut, encoded.whole, encoded.missing, cached, live, left_out, calibration)
 
 
 def _flops(

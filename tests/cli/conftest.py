@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from encodeonce.cli.main import cli
+from encodeonce.types import Document
 
 LEXICON = {
     "DET": ["the", "a", "every"],
@@ -109,3 +110,13 @@ def config(tiny: Path, corpus: Path, tmp_path: Path) -> Path:
         encoding="utf-8",
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def uneven() -> list[Document]:
+    """120 sentences of 1 to 60 words, most of them short; a word's tag is the word."""
+    rng = random.Random(3)
+    words = [word for group in LEXICON.values() for word in group]
+    lengths = [min(60, 1 + int(rng.expovariate(1 / 8))) for _ in range(120)]
+    sentences = [tuple(rng.choice(words) for _ in range(n)) for n in lengths]
+    return [Document(str(i), own, columns={"tag": own}) for i, own in enumerate(sentences)]

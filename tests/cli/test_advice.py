@@ -36,7 +36,7 @@ def test_with_room_and_time_everything_is_stored_in_fp16() -> None:
     found = chosen()
     assert [found[key].value for key in ("store", "layers", "dtype", "live")] == ["yes", "all", "fp16", "1"]
     assert "10 epochs of adapted take 110 s, 3 epochs of fine-tuning 6.00 min" in found["store"].reason
-    assert "20.0 s, 17 %" in found["live"].reason
+    assert "live_mix takes 20.0 s an epoch, 17 %" in found["live"].reason
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from encodeonce.cli import calibration, planning
+from encodeonce.cli import planning, rehearsal
 from encodeonce.cli.main import cli
 from encodeonce.corpus import read
 from encodeonce.encoders.pretrained import Pretrained
@@ -24,7 +24,7 @@ QUICK = ("--budget-seconds", "0.1", "--json")
 
 @pytest.fixture(autouse=True)
 def _short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "SAMPLED_BATCHES", 1)
+    monkeypatch.setattr(rehearsal, "SAMPLED_BATCHES", 1)
 
 
 def planned(run: Run, *args: object) -> dict[str, Any]:
@@ -167,6 +167,7 @@ def test_a_large_corpus_is_sampled_and_the_counts_lie_in_their_intervals(
     assert found["pieces"]["value"] == pytest.approx(sum(pieces), rel=0.1)
     assert found["over_window"]["value"] == pytest.approx(over, rel=0.3)
     assert sampled["steps_per_epoch"] == -(-600 // 32)
+    assert sampled["seconds"]["live_left_out"] > 0
     size = next(s["bytes"] for s in sampled["sizes"])
     assert size["low"] < size["value"] < size["high"]
 
@@ -203,8 +204,8 @@ def test_the_text_says_it_all(run: Run, config: Path, monkeypatch: pytest.Monkey
         "disk free",
         "encode everything once",
         "epoch, adapted on stored views",
-        "epoch, top 1 live on stored views",
-        "epoch, all 2 blocks live",
+        "epoch, live_mix, 1 live block on stored views",
+        "epoch, finetune, all 2 blocks live",
         "break-even of storing, for linear",
         "advice",
     ):

@@ -1,0 +1,238 @@
+"""Some training steps over stored views and of live blocks, really done, and what they say of an epoch.
+
+Nothing is written: views are kept in memory. A step takes as long whatever numbers the views hold, so they are those
+that were encoded for calibration, cut to the lengths of a sample of the training items.
+
+Axes: L views   P rows in all   D width   N items   B items of a batch
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..batching import Cut, Examples, Memory, planned
+from ..costs import Amount, Shape, encoder_products, step_macs
+from ..encoders.pretrained import Pretrained
+from ..errors import DataError
+from ..methods.aggregate import Aggregate, Variant
+from ..methods.finetune import Finetune, Tuning
+from ..methods.multitask import Multitask
+from ..tasks import Task
+from ..train.optim import one_cycle
+from ..train.settings import Settings
+from ..types import Document, Encoding, Pieces, Spec
+from .calibration import FEWEST_ROUNDS, MOST_ROUNDS, Clock, enough, rounds_until
+from .sampling import Estimate, equal_shares, evenly, extrapolated, spread
+
+__all__ = ["Items", "Rehearsal"]
+
+STRATA = 3
+SAMPLED_BATCHES = 8
+"""Batches in one timed round of a cached method; two bucketing pools."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """Training items, cut, and how many items of the training data each stands for."""
+
+    documents: Sequence[Document]
+    pieces: Sequence[Pieces]
+    weight: Float[np.ndarray, " N"]
+
+    @property
+    def total(self) -> int:
+        """How many items they all stand for."""
+        return round(float(self.weight.sum()))
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " N"]:
+        """Pieces of each item."""
+        return np.array([len(one) for one in self.pieces], dtype=np.int64)
+
+    def drawn(self, count: int, order: np.random.Generator) -> Int[np.ndarray, " _"]:
+        """`count` of them by equal steps in length."""
+        by_length = np.argsort(self.lengths, kind="stable")
+        chosen: np.ndarray = by_length[evenly(self.weight[by_length], count, order)]
+        return chosen
+
+    def within(self, window: int) -> "Items":
+        """Those that live blocks can be given; DataError where all are longer."""
+        own = np.flatnonzero(self.lengths <= window).tolist()
+        if not own:
+            raise DataError(f"every training item is longer than {window} pieces, so no live block can be given one.")
+        return Items([self.documents[i] for i in own], [self.pieces[i] for i in own], self.weight[own])
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What steps are tried on: tasks, items, and views [L, P, D] of the Spec's layers, in memory."""
+
+    spec: Spec
+    tasks: Sequence[Task]
+    items: Items
+    rows: np.ndarray
+    settings: Settings
+    clock: Clock
+
+    def cached(self, variant: Variant, budget: float, order: np.random.Generator) -> Estimate:
+        """Seconds of one training step of all tasks over stored views, data included, as the loop takes them.
+
+        Each round is all batches of a fresh sample of the items; the first, which builds kernels, does not count.
+        """
+        until, size = self.clock() + budget, self.settings.per_device_train_batch_size
+        method = Aggregate.build(variant, self.spec, self.tasks, self.settings.seed)
+        step = _Step(method, self.settings, (MOST_ROUNDS + 1) * SAMPLED_BATCHES, self.clock)
+
+        def seconds_per_step() -> float:
+            examples = self.examples(method, self.items.drawn(SAMPLED_BATCHES * size, order))
+            n, began = 0, self.clock()
+            for batch in method.batches(examples, size=size, order=order):
+                step(batch)
+                n += 1
+            return (self.clock() - began) / n
+
+        seconds_per_step()
+        return spread(np.array([seconds_per_step() for _ in rounds_until(until, self.clock)]))
+
+    def live(
+        self, model: Pretrained, compute: str, budget: float, order: np.random.Generator
+    ) -> tuple[dict[int, Estimate], int]:
+        """Seconds of an epoch by the number of live blocks, and how many training items were left out.
+
+        One block on the mix of the stored views (`live_mix`) and all of them from piece ids (`finetune`) are timed,
+        batch by batch, by strata of their work; numbers between are interpolated. Tasks share the blocks. Items over
+        the encoder's window, which live blocks refuse, are left out.
+        """
+        own = replace(self, items=self.items.within(model.window))
+        size, n_blocks = self.settings.per_device_train_batch_size, model.n_blocks
+        drawn = own.items.drawn(len(own.items.pieces), order)
+        plan = [drawn[batch] for batch in planned(own.items.lengths[drawn], size, order)]
+        timers = {depth: _LiveStep(own, model, depth, compute) for depth in sorted({1, n_blocks})}
+        plan.sort(key=timers[n_blocks].macs)
+        costs = {depth: np.array([timer.macs(batch) for batch in plan]) for depth, timer in timers.items()}
+        strata, until = equal_shares(costs[n_blocks], STRATA), self.clock() + budget
+        part = _affordable(timers, plan, strata, until)
+        rounds: dict[int, list[list[tuple[float, float]]]] = {depth: [] for depth in timers}
+        updates: dict[int, list[float]] = {depth: [] for depth in timers}
+        for _ in rounds_until(until, self.clock):
+            chosen = [own.part(plan[order.choice(stratum)], part, order) for stratum in strata]
+            for depth, timer in timers.items():
+                timed = [timer(batch) for batch in chosen]
+                rounds[depth].append([(passes, macs) for passes, _, macs in timed])
+                updates[depth] += [update for _, update, _ in timed]
+        epoch, copies = {}, own.items.total / len(drawn)
+        for depth in timers:
+            totals = [copies * float(costs[depth][stratum].sum()) for stratum in strata]
+            update = -(-own.items.total // size) * float(np.mean(updates[depth]))
+            epoch[depth] = extrapolated(totals, rounds[depth], update)
+        found = {depth: _between(epoch, depth, n_blocks) for depth in range(1, n_blocks + 1)}
+        return found, self.items.total - own.items.total
+
+    def part(self, batch: Int[np.ndarray, " B"], part: float, order: np.random.Generator) -> Int[np.ndarray, " _"]:
+        """Some items of a batch, drawn at random, enough of them for the products to have their usual speed."""
+        length = max(1, int(self.items.lengths[batch].mean()))
+        return order.permutation(batch)[: enough(part, len(batch), length)]
+
+    def examples(self, method: Multitask, chosen: Int[np.ndarray, " _"]) -> Examples:
+        """The chosen items as the method reads them: views of as many rows as an item has pieces, every item's from
+        another place; or piece ids, where the method reads no view."""
+        pieces = [self.items.pieces[i] for i in chosen]
+        source = self._views(pieces) if method.layers else Cut(self.spec, pieces)
+        return method.read(source, [self.items.documents[i] for i in chosen], self.tasks)
+
+    def _views(self, pieces: Sequence[Pieces]) -> Memory:
+        rows, longest = self.rows, max(len(one) for one in pieces)
+        if longest > rows.shape[1]:
+            rows = np.tile(rows, (1, -(-longest // rows.shape[1]), 1))
+        place, encodings = 0, []
+        for one in pieces:
+            place = place if place + len(one) <= rows.shape[1] else 0
+            encodings.append(Encoding(one.key, rows[:, place : place + len(one)], one.word))
+            place += len(one)
+        return Memory(self.spec, encodings)
+
+
+class _Step:
+    """One optimiser step as the training loop does it. Returns seconds of both passes, and of the update."""
+
+    def __init__(self, method: Multitask, settings: Settings, steps: int, clock: Clock) -> None:
+        self.method, self.clock = method.train(), clock
+        self.names = list(method.modules_of())
+        rates = {"head": settings.learning_rate, "encoder": settings.encoder_learning_rate or settings.learning_rate}
+        groups = [(own, rates[kind]) for name in self.names for kind, own in method.groups(name).items()]
+        self.optimiser, self.schedule = one_cycle(groups, steps, settings)
+
+    def __call__(self, batch: Any) -> tuple[float, float]:
+        began = self.clock()
+        losses = self.method.losses(batch, self.names)
+        for loss in losses.values():
+            loss.item()
+        self.optimiser.zero_grad(set_to_none=True)
+        total = sum(losses.values())
+        assert isinstance(total, Tensor)
+        total.backward()
+        passed = self.clock()
+        self.optimiser.step()
+        self.schedule.step()
+        return passed - began, self.clock() - passed
+
+
+class _LiveStep:
+    """A step of `depth` live blocks over chosen items: on the mix of all views, or all blocks from piece ids."""
+
+    def __init__(self, rehearsal: Rehearsal, model: Pretrained, depth: int, compute: str) -> None:
+        self.rehearsal, self.shape, self.depth = rehearsal, model.shape, depth
+        tuning = Tuning("finetune" if depth == model.n_blocks else "live_mix", compute=compute, shared=True)
+        self.method = Finetune.build(tuning, model, rehearsal.spec, rehearsal.tasks, rehearsal.settings.seed, 0)
+        self.step = _Step(self.method, rehearsal.settings, 10 * MOST_ROUNDS * STRATA, rehearsal.clock)
+
+    def macs(self, chosen: Int[np.ndarray, " B"]) -> float:
+        """What a step over these items multiplies."""
+        return _macs(self.shape, self.rehearsal.items.lengths[chosen], self.depth)
+
+    def __call__(self, chosen: Int[np.ndarray, " B"]) -> tuple[float, float, float]:
+        """Seconds of reading and of both passes, seconds of the update, MACs."""
+        clock = self.rehearsal.clock
+        examples = self.rehearsal.examples(self.method, chosen)
+        began = clock()
+        (batch,) = self.method.batches(examples, size=len(chosen), order=None)
+        read = clock() - began
+        passes, update = self.step(batch)
+        return read + passes, update, self.macs(chosen)
+
+
+def _macs(shape: Shape, lengths: Int[np.ndarray, " B"], live: int) -> float:
+    amount = Amount.of(lengths.tolist(), lengths.tolist())
+    return float(step_macs(encoder_products(shape, amount.pieces, amount.squares, live)))
+
+
+def _between(epoch: dict[int, Estimate], depth: int, n_blocks: int) -> Estimate:
+    """An epoch with `depth` live blocks, on the line between one and all."""
+    if depth in epoch:
+        return epoch[depth]
+    part = (depth - 1) / (n_blocks - 1)
+    one, all_ = epoch[1].times(1 - part), epoch[n_blocks].times(part)
+    return Estimate(one.value + all_.value, one.low + all_.low, one.high + all_.high)
+
+
+def _affordable(
+    timers: dict[int, _LiveStep],
+    plan: Sequence[Int[np.ndarray, " _"]],
+    strata: Sequence[Int[np.ndarray, " _"]],
+    until: float,
+) -> float:
+    """The part of a batch that lets enough rounds end in time, from a small step that is done twice."""
+    some = plan[int(strata[len(strata) // 2][0])]
+    per_round = 0.0
+    for timer in timers.values():
+        few = timer.rehearsal.part(some, 0.0, np.random.default_rng(0))
+        timer(few)
+        passes, update, macs = timer(few)
+        for stratum in strata:
+            per_round += update + passes / macs * float(np.mean([timer.macs(plan[batch]) for batch in stratum]))
+    clock = next(iter(timers.values())).rehearsal.clock
+    return min(1.0, max(0.0, until - clock()) / (FEWEST_ROUNDS + 1) / per_round) if per_round else 1.0

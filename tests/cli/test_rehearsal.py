@@ -1,0 +1,118 @@
+"""Timed training steps: what they train, what they read, and how an epoch follows from them.
+
+Axes: L views   P rows in all   D width
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encodeonce.cli import rehearsal as module
+from encodeonce.cli.rehearsal import Items, Rehearsal
+from encodeonce.costs import Amount, encoder_products, step_macs
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.errors import DataError
+from encodeonce.methods.aggregate import Variant
+from encodeonce.tasks.tagging import Tagging
+from encodeonce.train.settings import Settings
+from encodeonce.types import Document
+
+Make = Callable[..., Rehearsal]
+
+
+@pytest.fixture
+def make(tiny: Path, uneven: list[Document]) -> Make:
+    """A rehearsal of the uneven sentences, each of which stands for two."""
+
+    def build(clock: Callable[[], float] = time.perf_counter) -> Rehearsal:
+        model = Pretrained(tiny)
+        items = Items(uneven, model.cut(uneven), np.full(len(uneven), 2.0))
+        rows = np.random.default_rng(0).normal(size=(3, 40, 16)).astype(np.float16)
+        settings = Settings(per_device_train_batch_size=8)
+        return Rehearsal(model.spec(), [Tagging("tag").learn(uneven)], items, rows, settings, clock)
+
+    return build
+
+
+@pytest.mark.parametrize("name", ["frozen", "adapted"])
+def test_a_cached_step_is_the_mean_over_fresh_samples(make: Make, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock ticks once a reading, and three times a step: at its beginning, between, and at its end."""
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(module, "SAMPLED_BATCHES", 5)
+    found = make(lambda: float(next(ticks))).cached(Variant(name, key_width=4), 0.5, np.random.default_rng(0))
+    assert found.value == pytest.approx((3 * 5 + 1) / 5)
+    assert found.low == pytest.approx(found.high)
+
+
+def test_a_sample_follows_the_lengths_of_all(make: Make) -> None:
+    items = make().items
+    assert items.total == 2 * len(items.documents)
+    means = [items.lengths[items.drawn(40, np.random.default_rng(seed))].mean() for seed in range(50)]
+    assert np.mean(means) == pytest.approx(items.lengths.mean(), rel=0.02)
+    assert np.std(means) < 0.5 * items.lengths.std() / np.sqrt(40)
+
+
+def test_live_steps_train_what_they_say(make: Make, tiny: Path) -> None:
+    """One block and the mix, or everything; the model itself stays as it is."""
+    one = make()
+    model = Pretrained(tiny)
+    before = {name: parameter.clone() for name, parameter in model.stack().named_parameters()}
+    for depth in (1, 2):
+        step = module._LiveStep(one, model, depth, "fp32")
+        start = {name: p.detach().clone() for name, p in step.method.named_parameters() if p.requires_grad}
+        passes, update, macs = step(np.arange(6))
+        assert passes > 0
+        assert update > 0
+        moved = {name for name, p in step.method.named_parameters() if name in start and bool((p != start[name]).any())}
+        assert len(moved) > 0.8 * len(start)
+        assert any("embeddings" in name for name in start) == (depth == 2)
+        lengths = one.items.lengths[:6].tolist()
+        amount = Amount.of(lengths, lengths)
+        assert macs == step_macs(encoder_products(model.shape, amount.pieces, amount.squares, depth))
+    assert all(bool((p == before[name]).all()) for name, p in model.stack().named_parameters())
+
+
+def test_an_epoch_by_the_number_of_live_blocks(make: Make, tiny: Path) -> None:
+    model, one = Pretrained(tiny), make()
+    found, left_out = one.live(model, "fp32", 0.1, np.random.default_rng(0))
+    assert list(found) == [1, 2]
+    assert all(0 <= epoch.low <= epoch.value <= epoch.high for epoch in found.values())
+    assert left_out == 2 * sum(len(piece) > model.window for piece in one.items.pieces) > 0
+    middle = module._between({1: found[1], 3: found[2]}, 2, 3)
+    assert middle.value == pytest.approx((found[1].value + found[2].value) / 2)
+
+
+def test_an_epoch_is_the_work_of_all_items_where_time_follows_work(
+    make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step is made to take its MACs, and the update nothing: the epoch is then the MACs of all items."""
+    one, model = make(), Pretrained(tiny)
+
+    def step(self: module._LiveStep, chosen: np.ndarray) -> tuple[float, float, float]:
+        return 1e-9 * self.macs(chosen), 0.0, self.macs(chosen)
+
+    monkeypatch.setattr(module._LiveStep, "__call__", step)
+    found, _ = one.live(model, "fp32", 0.1, np.random.default_rng(0))
+    lengths = one.items.within(model.window).lengths
+    for depth, epoch in found.items():
+        whole = step_macs(encoder_products(model.shape, int(lengths.sum()), int((lengths**2).sum()), depth))
+        assert epoch.value == pytest.approx(2e-9 * whole)
+        assert epoch.low == pytest.approx(epoch.high)
+
+
+def test_a_part_of_a_batch_is_some_of_its_items(make: Make) -> None:
+    one = make()
+    batch = np.arange(50)
+    small = one.part(batch, 0.0, np.random.default_rng(0))
+    assert int(one.items.lengths[small].sum()) >= 128
+    assert set(one.part(batch, 1.0, np.random.default_rng(0))) == set(batch)
+    assert len(one.part(batch, 0.8, np.random.default_rng(0))) == 40
+    assert len(set(small)) == len(small) < 50
+
+
+def test_items_that_are_all_too_long_are_refused(make: Make) -> None:
+    with pytest.raises(DataError, match="every training item is longer than 2 pieces"):
+        make().items.within(2)
