@@ -13,7 +13,7 @@ from ..errors import ConfigError, DataError
 from ..resolve import nearest
 from ..types import IGNORE, Document
 
-__all__ = ["PIECES", "check_piece", "column_of", "ids_of", "inventory", "refuse_missing"]
+__all__ = ["PIECES", "check_piece", "column_of", "ids_of", "inventory", "refuse_missing", "where"]
 
 log = logging.getLogger("encodeonce")
 
@@ -33,7 +33,7 @@ def column_of(document: Document, column: str, task: str) -> tuple[str, ...]:
         return document.columns[column]
     there = sorted(document.columns)
     raise DataError(
-        f"{_where(document)}: task {task!r} reads column {column!r}, and there is "
+        f"{where(document)}: task {task!r} reads column {column!r}, and there is "
         f"{', '.join(there) if there else 'no gold column'}.{nearest(column, there)}"
     )
 
@@ -43,7 +43,7 @@ def refuse_missing(document: Document, values: Sequence[str], column: str, missi
     for i, value in enumerate(values):
         if value in missing:
             raise DataError(
-                f"{_where(document, i)}: column {column.upper()} of word {i + 1} ({document.words[i]!r}) is {value!r}, "
+                f"{where(document, i)}: column {column.upper()} of word {i + 1} ({document.words[i]!r}) is {value!r}, "
                 "which means not annotated. Training and evaluation need gold: annotate it or leave the sentence out."
             )
 
@@ -63,7 +63,7 @@ def ids_of(gold: tuple[str, ...], ids: dict[str, int]) -> Int[np.ndarray, " W"]:
     return np.array([ids.get(label, IGNORE) for label in gold], dtype=np.int64)
 
 
-def _where(document: Document, word: int | None = None) -> str:
+def where(document: Document, word: int | None = None) -> str:
     """ "file:line (sent_id x)"; the line is the word's own where the reader recorded it."""
     place = document.place or "document"
     lines = document.meta.get("lines")

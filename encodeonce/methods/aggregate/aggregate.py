@@ -27,8 +27,7 @@ class Aggregate(Multitask):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(start_seed(seed, task.name))
                 adapter = variant.adapter(spec)
-                head: Head = resolve("heads", task.head)(
-                    spec.width, task.labels, dropout=variant.dropout, compute=variant.compute, **task.head_options
-                )
+                options = {"dropout": variant.dropout, "compute": variant.compute, **task.head_options}
+                head: Head = resolve("heads", task.head)(spec.width, task.labels, **options)
             parts[task.name] = Part(adapter, head, task.piece)
         return cls(parts, variant.layers(spec), read_ahead)

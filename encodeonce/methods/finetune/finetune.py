@@ -67,9 +67,8 @@ class Finetune(Multitask):
         for task in checked(tasks):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(start_seed(seed, task.name))
-                head: Head = resolve("heads", task.head)(
-                    spec.width, task.labels, dropout=tuning.dropout, compute=tuning.compute, **task.head_options
-                )
+                options = {"dropout": tuning.dropout, "compute": tuning.compute, **task.head_options}
+                head: Head = resolve("heads", task.head)(spec.width, task.labels, **options)
             own = trunk or _adapter(tuning, encoder, spec, start_seed(seed, f"{task.name}/blocks"))
             parts[task.name] = Part(own, head, task.piece)
         return cls(parts, plan.layers, read_ahead, window=spec.window, shared=tuning.shared)
