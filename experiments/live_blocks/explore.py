@@ -67,6 +67,37 @@ GROUPS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({**MIX, "blocks": [2], **over}, {"learning_rate": 2e-3, "encoder_learning_rate": 1e-3})
         for over in ({"over": "agg"}, {"over": "adapted"}, {"residual": False})
     ],
+    "agg": [
+        ({**MIX, "over": "agg", **what}, {"learning_rate": head, "encoder_learning_rate": rate})
+        for what, head, rate in (
+            ({"blocks": [2]}, 4e-3, 1e-3),
+            ({"blocks": [2]}, 4e-3, 2e-3),
+            ({"blocks": [1]}, 2e-3, 1e-3),
+            ({"blocks": [3]}, 2e-3, 1e-3),
+            ({"blocks": [2], "key_width": 16, "n_heads": 2}, 2e-3, 1e-3),
+            ({"blocks": [2], "key_width": 128, "n_heads": 8}, 2e-3, 1e-3),
+        )
+    ],
+    "agg_two": [
+        ({**MIX, "over": over, "blocks": blocks}, {"learning_rate": head, "encoder_learning_rate": rate})
+        for over, blocks, head, rate in (
+            ("agg", [1, 2], 2e-3, 1e-3),
+            ("agg", [1, 2], 4e-3, 1e-3),
+            ("agg", [1, 2], 2e-3, 5e-4),
+            ("linear", [1, 2], 2e-3, 5e-4),
+            ("linear", [0, 1], 2e-3, 1e-3),
+            ("linear", [1, 2, 3], 2e-3, 1e-3),
+            ("agg", [2, 2], 2e-3, 1e-3),
+        )
+    ],
+    "finetune_low": [({"name": "finetune"}, {"learning_rate": 2e-3, "encoder_learning_rate": 1e-4})],
+    "final": [
+        ({"name": "adapted", "key_width": 64, "n_heads": 4}, {"learning_rate": 4e-3}),
+        ({**MIX, "over": "agg", "blocks": [2]}, {"learning_rate": 4e-3, "encoder_learning_rate": 1e-3}),
+        ({**MIX, "over": "agg", "blocks": [1, 2]}, {"learning_rate": 2e-3, "encoder_learning_rate": 1e-3}),
+        ({"name": "lora"}, {"learning_rate": 2e-3}),
+        ({"name": "finetune"}, {"learning_rate": 2e-3, "encoder_learning_rate": 2e-4}),
+    ],
 }
 """Name -> (what is trained, how), pairs of settings."""
 

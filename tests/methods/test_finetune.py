@@ -109,7 +109,7 @@ def test_CA17_lora_starts_as_the_frozen_encoder(any_corpus: Corpus) -> None:
 
 @pytest.mark.parametrize("residual", [True, False])
 def test_live_mix_is_the_block_over_the_mix_plus_the_mix(any_corpus: Corpus, residual: bool) -> None:
-    method = any_corpus.build(Tuning("live_mix", blocks=(1,), residual=residual))
+    method = any_corpus.build(Tuning("live_mix", blocks=(1,), over="linear", residual=residual))
     batch = any_corpus.batch(method)
     mean = batch.packed.views.mean(0)
     stack = any_corpus.model.stack()
@@ -285,7 +285,10 @@ def test_an_item_longer_than_the_window_is_refused_by_name(small: Corpus) -> Non
 def test_what_a_name_and_its_numbers_come_to(small: Corpus) -> None:
     spec = small.store.spec
     assert Tuning("top2").plan(spec).blocks == (1, 2)
-    assert Tuning("live_mix", live=2).plan(spec).layers == (0, 1, 2, 3)
+    assert Tuning("live_mix").plan(spec).layers == (0, 1, 2, 3)
+    six = replace(spec, n_blocks=6)
+    assert [Tuning("live_mix", live=live).plan(six).blocks for live in (1, 2, 3)] == [(2,), (1, 2), (1, 2, 3)]
+    assert Tuning("live_mix", live=3).plan(spec).blocks == (0, 1, 2)
     assert Tuning("finetune").plan(spec).pieces
     assert Tuning("lora", live=1).plan(spec).layers == (2,)
     assert isinstance(Tuning(over="linear").mix(spec), Linear)

@@ -21,7 +21,7 @@ TUNINGS: Mapping[str, tuple[int | None, int]] = {
     "top1": (1, 0),
     "top2": (2, 0),
     "lora": (None, 8),
-    "live_mix": (1, 0),
+    "live_mix": (2, 0),
 }
 """Name -> how many blocks are live (None: all), rank of the low-rank terms (0: none)."""
 
@@ -52,10 +52,10 @@ class Tuning:
     the stored view below them; "lora" trains low-rank terms of query and value in all blocks on stored view 0 (A-09).
     `live` changes how many blocks, 0 being Frozen, and `lora` the rank (0: none).
 
-    "live_mix" mixes all stored views by `over` ("linear", "agg" or "adapted", which takes `key_width` and `n_heads`),
-    runs the trained `blocks` over the mix, by default `live` neighbours around the middle of the encoder, and adds the
-    mix to what comes out unless `residual=False`. `pre_norm_layers` puts a LayerNorm without parameters on every view
-    first (A-01).
+    "live_mix" mixes all stored views by `over` ("linear", or "agg" and "adapted", which take `key_width` and
+    `n_heads`), runs the trained `blocks` over the mix, by default `live` neighbours just below the middle of the
+    encoder, and adds the mix to what comes out unless `residual=False`. `pre_norm_layers` puts a LayerNorm without
+    parameters on every view first (A-01).
 
     `dropout` is the rate of adapter and head; the blocks drop as their checkpoint says. `compute` is the number type of
     matrix products. With `shared` all tasks train one trunk under their heads, their losses added.
@@ -64,7 +64,7 @@ class Tuning:
     name: str = "live_mix"
     live: int | None = None
     blocks: Sequence[int] = ()
-    over: str = "linear"
+    over: str = "agg"
     key_width: int = 64
     n_heads: int = 4
     residual: bool = True
@@ -103,7 +103,7 @@ class Tuning:
         if live > total:
             raise ConfigError(f"live={live} must lie between 0 and {total}, the encoder's blocks.")
         if self.name == "live_mix":
-            first = (total - live) // 2
+            first = max(0, (total - live - 1) // 2)
             blocks = tuple(self.blocks) or tuple(range(first, first + live))
             if max(blocks) >= total or min(blocks) < 0:
                 raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {total - 1}.")
