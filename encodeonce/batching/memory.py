@@ -10,36 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import NotStored
 from ..nn.packed import Packed
 from ..types import Encoding, Spec
+from ._held import Held
 
 __all__ = ["Memory"]
 
 
-class Memory:
+class Memory(Held):
     """`encodings` hold states [L, T, D] of the Spec's layers, in the order of `spec.layers`. An `examples.Source`."""
 
+    absent = "no encoding of the item with key {}."
+
     def __init__(self, spec: Spec, encodings: Sequence[Encoding]) -> None:
-        self.spec = spec
-        self._places = {encoding.key: place for place, encoding in enumerate(encodings)}
-        self._states = [torch.from_numpy(np.asarray(encoding.states)) for encoding in encodings]
-        self._words = [np.asarray(encoding.word) for encoding in encodings]
-
-    def index(self, keys: Sequence[str]) -> np.ndarray:
-        """Int64 [N]: where each key is. NotStored names the first that is missing."""
-        absent = next((key for key in keys if key not in self._places), None)
-        if absent is not None:
-            raise NotStored(f"no encoding of the item with key {absent}.")
-        return np.array([self._places[key] for key in keys], dtype=np.int64)
-
-    def rows(self, index: np.ndarray) -> np.ndarray:
-        """Int64 [N]: rows of each item."""
-        return np.array([self._states[i].shape[1] for i in index], dtype=np.int64)
-
-    def word(self, position: int) -> np.ndarray:
-        """Int32 [T]: the word of each row, -1 for special pieces."""
-        return self._words[position]
+        keys, words = [item.key for item in encodings], [np.asarray(item.word) for item in encodings]
+        super().__init__(spec, keys, words)
+        self._states = [torch.from_numpy(np.asarray(item.states)) for item in encodings]
 
     def batch(
         self,
@@ -64,6 +50,3 @@ class Memory:
             views[:, start : start + length].copy_(item)
             start += length
         return Packed(views, lengths)
-
-    def prefetch(self, index: np.ndarray, layers: Sequence[int] | None = None) -> None:
-        """Nothing to fetch."""

@@ -11,18 +11,21 @@ from pathlib import Path
 
 import torch
 
+from ..batching import Cut
 from ..corpus import manual
 from ..encoders.pretrained import Pretrained
 from ..errors import MissingExtra
 from ..methods.aggregate import Variant
+from ..methods.finetune import Finetune, Tuning
 from ..report.table import aligned
 from ..serve.bundle import Run, save
 from ..store import Store
 from ..tasks import Task, named
+from ..train.evaluate import Evaluation, evaluate
+from ..train.fit import Fit, fit
 from ..train.settings import Settings
 from ..types import Document
 from . import learning, steps
-from .finetune import FineTuned, finetune
 from .learning import Material, Trained
 from .quickstart import QUICKSTART, QUICKSTART_MODEL
 
@@ -92,7 +95,7 @@ def _demonstrate(plan: Plan) -> str:
         trained[name] = learning.train(material, Variant(name), settings, scored=("test",))
         took = trained[name]
         log.info("train      %s: %d batches, %.1f s", name, took.fit.steps, took.fit.seconds)
-    lines = [_line(name, done) for name, done in trained.items()]
+    lines = [_line(name, done.fit, done.evaluations["test"]) for name, done in trained.items()]
     lines += _on_a_slice(plan, material, model)
     _save(plan, material, settings, trained["adapted"])
     picture = _picture(plan, material, trained["adapted"])
@@ -132,11 +135,10 @@ def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> tuple[Mate
     return Material(splits, tasks, spec, store, encoded), model
 
 
-def _line(name: str, done: Trained, size: int = 32) -> Line:
-    answers = done.evaluations["test"].predictions
-    predicted = {task.name: [answer[task.name] for answer in answers] for task in done.tasks}
-    ms, seconds = 1000 * done.fit.seconds_per_batch * 32 / size, done.fit.steps * done.fit.seconds_per_batch
-    return Line(name, predicted, ms, seconds, done.fit.parameters["total"])
+def _line(name: str, fitted: Fit, found: Evaluation, size: int = 32) -> Line:
+    predicted = {task: [answer[task] for answer in found.predictions] for task in found.scores}
+    ms, seconds = 1000 * fitted.seconds_per_batch * 32 / size, fitted.steps * fitted.seconds_per_batch
+    return Line(name, predicted, ms, seconds, fitted.parameters["total"])
 
 
 def _on_a_slice(plan: Plan, material: Material, model: Pretrained) -> list[Line]:
@@ -148,12 +150,17 @@ def _on_a_slice(plan: Plan, material: Material, model: Pretrained) -> list[Line]
     )
     small = replace(material, splits={"train": part, "test": material.splits["test"]})
     cached = learning.train(small, Variant("adapted"), settings, scored=("test",))
-    slow, test = replace(settings, learning_rate=FINETUNE_RATE), material.splits["test"]
-    live: FineTuned = finetune(model, material.tasks, part, test, slow, head_rate=CACHED_RATE)
-    log.info("fine-tune  %s: %d batches, %.1f s", label, live.steps, live.seconds)
-    ms = 1000 * live.seconds_per_batch * 32 / PART_BATCH
-    tuned = Line(f"fine-tuning, {label}", live.predicted, ms, live.seconds, live.parameters)
-    return [_line(f"adapted, {label}", cached, PART_BATCH), tuned]
+    slow = replace(settings, encoder_learning_rate=FINETUNE_RATE)
+    scorers, test = {task.name: task for task in material.tasks}, material.splits["test"]
+    method = Finetune.build(Tuning("finetune", shared=True), model, material.spec, material.tasks, slow.seed)
+    pieces = Cut(material.spec, model.cut([*part, *test]))
+    tuned = fit(method, method.read(pieces, part, material.tasks), scorers, slow)
+    found = evaluate(method, method.read(pieces, test, material.tasks, "test"), scorers)
+    log.info("fine-tune  %s: %d batches, %.1f s", label, tuned.steps, tuned.seconds)
+    return [
+        _line(f"adapted, {label}", cached.fit, cached.evaluations["test"], PART_BATCH),
+        _line(f"fine-tuning, {label}", tuned, found, PART_BATCH),
+    ]
 
 
 def changed_f1(gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]], nothing: str) -> float | None:
@@ -192,7 +199,7 @@ def _costs(plan: Plan, material: Material, lines: Sequence[Line], seconds: float
             f"({PART_BATCH} on the slice, whose time is given for 32). trainable: both tasks together.",
             f"Store: {nbytes / 1e6:.1f} MB, {encoded.report.hits:,} of {distinct:,} sentences were there, "
             f"{encoded.report.written:,} encoded in {encoded.seconds:.1f} s{loaded}.",
-            f"Threads: {plan.threads}. 32 sentences take Adapted {adapted.ms:.1f} ms and fine-tuning (fp32, padded) "
+            f"Threads: {plan.threads}. 32 sentences take Adapted {adapted.ms:.1f} ms and fine-tuning (fp32) "
             f"{tuned.ms:.0f} ms: "
             f"{tuned.ms / adapted.ms:.0f} times as long.",
             f"All of it: {seconds:.0f} s. Run it again: nothing is encoded. Next: encodeonce predict "

@@ -22,7 +22,7 @@ from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
 from ..tasks import Task
-from ..train.optim import one_cycle
+from ..train.optim import groups_of, one_cycle
 from ..train.settings import Settings
 from ..types import Document, Encoding, Pieces, Spec
 from .calibration import FEWEST_ROUNDS, MOST_ROUNDS, Clock, enough, rounds_until
@@ -162,9 +162,7 @@ class _Step:
     def __init__(self, method: Multitask, settings: Settings, steps: int, clock: Clock) -> None:
         self.method, self.clock = method.train(), clock
         self.names = list(method.modules_of())
-        rates = {"head": settings.learning_rate, "encoder": settings.encoder_learning_rate or settings.learning_rate}
-        groups = [(own, rates[kind]) for name in self.names for kind, own in method.groups(name).items()]
-        self.optimiser, self.schedule = one_cycle(groups, steps, settings)
+        self.optimiser, self.schedule = one_cycle(groups_of(method, self.names, settings), steps, settings)
 
     def __call__(self, batch: Any) -> tuple[float, float]:
         began = self.clock()
@@ -186,7 +184,8 @@ class _LiveStep:
 
     def __init__(self, rehearsal: Rehearsal, model: Pretrained, depth: int, compute: str) -> None:
         self.rehearsal, self.shape, self.depth = rehearsal, model.shape, depth
-        tuning = Tuning("finetune" if depth == model.n_blocks else "live_mix", compute=compute, shared=True)
+        name = "finetune" if depth == model.n_blocks else "live_mix"
+        tuning = Tuning(name, live=depth, compute=compute, shared=True)
         self.method = Finetune.build(tuning, model, rehearsal.spec, rehearsal.tasks, rehearsal.settings.seed, 0)
         self.step = _Step(self.method, rehearsal.settings, 10 * MOST_ROUNDS * STRATA, rehearsal.clock)
 

@@ -5,6 +5,7 @@ Axes: B items, a row each   D width   C labels
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,38 +13,19 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from ..errors import ConfigError
 from ..nn.rows import Rows
-from . import Head
-from .tagger import Tagger
+from ._over_tagger import OverTagger
 
 __all__ = ["Multilabel"]
 
 
-class Multilabel(Head):
+class Multilabel(OverTagger):
     """Layers are the tagger's. A label is predicted where its probability is above `threshold`, in (0, 1)."""
 
-    def __init__(
-        self,
-        width: int,
-        labels: Sequence[str],
-        dropout: float = 0.1,
-        reference: bool = False,
-        compute: str = "fp32",
-        threshold: float = 0.5,
-    ) -> None:
-        super().__init__()
+    def __init__(self, width: int, labels: Sequence[str], threshold: float = 0.5, **layers: Any) -> None:
         if not 0 < threshold < 1:
             raise ConfigError(f"threshold={threshold} must lie between 0 and 1, both excluded.")
-        self.tagger = Tagger(width, labels, dropout, reference, compute)
+        super().__init__(width, labels, **layers)
         self.cut = math.log(threshold / (1 - threshold))
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label of every score."""
-        return self.tagger.labels
-
-    def forward(self, vectors: Float[Tensor, "B D"], rows: Rows | None = None) -> Float[Tensor, "B C"]:
-        """A logit for every label."""
-        return self.tagger(vectors)
 
     def loss(
         self, scores: Float[Tensor, "B C"], gold: Float[Tensor, "B C"], counts: tuple[int, ...] = ()

@@ -4,38 +4,30 @@ Axes: B items, a row each   D width
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import ConfigError
 from ..nn.rows import Rows
-from . import Head
-from .tagger import Tagger
+from ._over_tagger import OverTagger
 
 __all__ = ["Regressor"]
 
 
-class Regressor(Head):
+class Regressor(OverTagger):
     """Scores are in the scale it is trained in; a prediction is `mean + deviation x score`, in the data's own scale.
 
     `labels` is the one name of the output. ConfigError for more names, and for a deviation that is not positive.
     """
 
     def __init__(
-        self,
-        width: int,
-        labels: Sequence[str],
-        dropout: float = 0.1,
-        reference: bool = False,
-        compute: str = "fp32",
-        mean: float = 0.0,
-        deviation: float = 1.0,
+        self, width: int, labels: Sequence[str], mean: float = 0.0, deviation: float = 1.0, **layers: Any
     ) -> None:
-        super().__init__()
         if len(labels) != 1 or not deviation > 0:
             raise ConfigError(f"a regressor has one output and deviation > 0; given {list(labels)} and {deviation}.")
-        self.tagger = Tagger(width, labels, dropout, reference, compute)
+        super().__init__(width, labels, **layers)
         self.mean, self.deviation = mean, deviation
 
     def forward(self, vectors: Float[Tensor, "B D"], rows: Rows | None = None) -> Float[Tensor, " B"]:

@@ -4,54 +4,30 @@ Axes: R rows   D width   C labels
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from ..nn.rows import Rows
 from ..nn.span_transitions import SpanTransitions
 from ..nn.viterbi import viterbi
-from . import Head
-from .tagger import Tagger
+from ._over_tagger import OverTagger
 
 __all__ = ["SpanTagger"]
 
 
-class SpanTagger(Head):
+class SpanTagger(OverTagger):
     """Scores and loss are the tagger's; `constrained=True` decodes by Viterbi over well-formed sequences only.
 
     Where none exists (such as one row when only B-x and E-x are known) the sequence with the fewest breaks is returned.
     ConfigError names a label that is neither BIO nor BIOES, unless `constrained=False`, which decodes row by row.
     """
 
-    def __init__(
-        self,
-        width: int,
-        labels: Sequence[str],
-        constrained: bool = True,
-        dropout: float = 0.1,
-        reference: bool = False,
-        compute: str = "fp32",
-    ) -> None:
-        super().__init__()
-        self.tagger = Tagger(width, labels, dropout, reference, compute)
+    def __init__(self, width: int, labels: Sequence[str], constrained: bool = True, **layers: Any) -> None:
+        super().__init__(width, labels, **layers)
         self.transitions = SpanTransitions.of(labels) if constrained else None
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label of every score."""
-        return self.tagger.labels
-
-    def forward(self, vectors: Float[Tensor, "R D"], rows: Rows | None = None) -> Float[Tensor, "R C"]:
-        """A logit for every label."""
-        return self.tagger(vectors)
-
-    def loss(
-        self, scores: Float[Tensor, "R C"], gold: Int[Tensor, " R"], counts: tuple[int, ...] = ()
-    ) -> Float[Tensor, ""]:
-        """Cross-entropy in nats, SUMMED over the rows whose gold is not IGNORE; the constraints take no part."""
-        return self.tagger.loss(scores, gold)
 
     def decode(self, scores: Float[Tensor, "R C"], rows: Rows) -> list[tuple[str, ...]]:
         """The labels of every item: its best well-formed sequence, or each row's best label where unconstrained."""

@@ -24,7 +24,7 @@ from . import Scorer, SplitExamples, Trainee
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
 from .log import RunLog
-from .optim import one_cycle, total_steps
+from .optim import groups_of, one_cycle, total_steps
 from .randomness import generator_states, restore_generators, seed_generators
 from .settings import HARMLESS, Settings
 
@@ -106,8 +106,7 @@ class _Loop:
         self._check()
         self.log = RunLog(folder)
         self.steps = total_steps(len(train), settings)
-        rates = {"head": settings.learning_rate, "encoder": settings.encoder_learning_rate or settings.learning_rate}
-        groups = [(own, rates[kind]) for name in self.modules for kind, own in method.groups(name).items()]
+        groups = groups_of(method, self.modules, settings)
         self.optimiser, self.schedule = one_cycle(groups, self.steps, settings)
         self.order = np.random.default_rng(settings.seed)
         self.best_weights: dict[str, dict[str, Tensor]] = {}

@@ -4,20 +4,27 @@ With torch's defaults the schedule moves Adam's first beta too: from 0.95 down t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torch import nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import OneCycleLR
 
+from . import Trainee
 from .settings import Settings
 
-__all__ = ["one_cycle", "total_steps"]
+__all__ = ["groups_of", "one_cycle", "total_steps"]
 
 
 def total_steps(n_examples: int, settings: Settings) -> int:
     """Optimiser steps of a whole run: ceil(N / batch) an epoch."""
     return math.ceil(n_examples / settings.per_device_train_batch_size) * settings.num_train_epochs
+
+
+def groups_of(method: Trainee, names: Iterable[str], settings: Settings) -> list[tuple[Sequence[nn.Parameter], float]]:
+    """What each of these modules trains, with its peak rate."""
+    rates = {"head": settings.learning_rate, "encoder": settings.encoder_learning_rate or settings.learning_rate}
+    return [(own, rates[kind]) for name in names for kind, own in method.groups(name).items()]
 
 
 def one_cycle(

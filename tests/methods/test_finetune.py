@@ -173,7 +173,9 @@ def test_tasks_side_by_side_have_blocks_of_their_own(small: Corpus) -> None:
 
 def test_shared_tasks_train_one_trunk_by_the_sum_of_their_losses(small: Corpus) -> None:
     names = ("upos", "deprel")
-    joint, apart = (small.build(Tuning("live_mix", shared=shared), names).eval() for shared in (True, False))
+    joint, apart = (
+        small.build(Tuning("live_mix", over="linear", shared=shared), names).eval() for shared in (True, False)
+    )
     assert joint.part("upos").adapter is joint.part("deprel").adapter
     assert list(joint.modules_of()) == ["upos+deprel"]
     assert joint.tasks_of("upos+deprel") == names
