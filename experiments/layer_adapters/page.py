@@ -6,6 +6,8 @@ python experiments/layer_adapters/page.py
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from encodeonce.metrics.significance import welch
 from encodeonce.report.results import ResultsRow, latest, read_rows
@@ -146,10 +148,52 @@ GOALS = (
 """What is claimed, the ratio that was aimed at, the benchmark and where its figure stands."""
 
 
+def encoding(found: Mapping[str, Any]) -> list[str]:
+    """The tables of encode.json, encode-batches.json and products.json."""
+    parts = []
+    if "encode" in found:
+        one = found["encode"]
+        lines = [
+            [
+                name,
+                f"{speed:,}",
+                *(f"{one[key][name]:.2f}" for key in ("ratios_to_plain", "ratios_to_sorted")),
+                f"{one['relative_error'][name]:.1e}",
+            ]
+            for name, speed in one["pieces_per_second"].items()
+        ]
+        head = ["", "pieces/s", "to plain", "to sorted", "relative error, all views"]
+        what = (
+            f"{one['sentences']:,} sentences, {one['pieces']:,} pieces, CPU seconds of one thread, least of the rounds"
+        )
+        parts += [f"### Encoding\n\n{what}.", markdown(head, lines)]
+    if "encode-batches" in found:
+        one = found["encode-batches"]
+        budgets = list(next(iter(one["seconds"].values())))
+        lines = [
+            [name, *(f"{one['pieces'] / min(v):,.0f} / {one['pieces'] / median(v):,.0f}" for v in by.values())]
+            for name, by in one["seconds"].items()
+        ]
+        parts += ["Pieces/s by the budget of a batch in pieces, best / median round:", markdown(["", *budgets], lines)]
+    if "products" in found:
+        names = ("plain", "onednn", "bf16x3", "bf16")
+        lines = [
+            [
+                shape.replace("x", " x "),
+                *(f"{by[n]['0.01']:.0f} / {by[n]['0.5']:.0f}" if n in by else "" for n in names),
+            ]
+            for shape, by in found["products"]["gflops"].items()
+        ]
+        head = ["rows x inputs x outputs", *names]
+        parts += ["GFLOP/s of products at the fastest percentile of calls / at the median:", markdown(head, lines)]
+    return parts
+
+
 def speed() -> list[str]:
-    """The ratios beside what was aimed at, then all parts that the benchmarks wrote."""
+    """The ratios beside what was aimed at, the tables of encoding, and where every part stands."""
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
-    parts = ["## Speed"] if files else []
+    if not files:
+        return []
     found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files}
     lines = []
     for what, goal, stem, keys in GOALS:
@@ -157,12 +201,23 @@ def speed() -> list[str]:
         for key in keys:
             value = value[key] if value is not None else None
         lines.append([what, goal, "not run" if value is None else f"{value:.2f}", f"`benchmarks/{stem}.py`"])
-    if files:
-        parts.append(markdown(["ratio", "aimed at", "measured", "by"], lines))
-        parts.append("What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).")
-    for path in files:
-        parts += [f"### {path.stem}", "```json\n" + path.read_text(encoding="utf-8").strip() + "\n```"]
-    return parts
+    made_by = [
+        [
+            f"`benchmarks/results/{path.name}`",
+            str(one.get("commit")),
+            str(one.get("started", "")),
+            str(one.get("machine")),
+        ]
+        for path, one in ((path, found[path.stem]) for path in files)
+    ]
+    return [
+        "## Speed",
+        markdown(["ratio", "aimed at", "measured", "by"], lines),
+        "What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).",
+        *encoding(found),
+        "All parts are in these files:",
+        markdown(["file", "commit", "started", "machine"], made_by),
+    ]
 
 
 def main() -> None:
