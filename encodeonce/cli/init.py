@@ -30,7 +30,7 @@ layers = "all"   # "last", or a list such as [0, 3, 6]; 0 is the embeddings
 dtype = "fp16"   # or fp32, bf16, int8 (half of fp16)
 compute = "fp32"   # or bf16x3 (about 1e-5 off), bf16 (about 3e-3 off): faster where the processor has it
 
-tasks = {tasks}   # columns (upos, xpos, deprel, feats:Number, ...), ner, chunk, classification, ...; all from one read
+tasks = {tasks}   # columns (upos, deprel, feats:Number, ...), ner, chunk, parsing, classification, ...; from one read
 method = "{method}"   # {methods}
 
 [data]
@@ -43,7 +43,7 @@ train = {train}
 # dev_fraction = 0.1   # without a dev file: a part of train is held out as dev, by label and content
 
 # [task.{task}]
-# piece = "last"   # which piece stands for a word: first, last or mean
+# {option}
 
 [adapter]
 {adapter}
@@ -57,6 +57,15 @@ seed = 42
 """
 
 
+OPTIONS = {
+    "parsing": "n_lstm_layers = 1   # 3 where not given; also lstm_width, arc_width, rel_width, tree: docs/parsing.md",
+    "relations": "head_words = true   # entities are their last words and have no type, as in the paper's WebNLG",
+    "classification": 'column = "label"   # where the gold stands',
+    "regression": 'column = "label"   # where the gold stands',
+    "multilabel": 'column = "label"   # where the gold stands',
+}
+
+
 @click.command()
 @click.argument("method")
 @click.option(
@@ -65,7 +74,7 @@ seed = 42
     "tasks",
     multiple=True,
     required=True,
-    help="A column, ner, chunk, feats:NAME, classification, regression, multilabel, cola, ...",
+    help="A column, ner, chunk, feats:NAME, parsing, relations, classification, regression, multilabel, cola, ...",
 )
 @click.option("--train", required=True, type=click.Path(exists=True), help="Training file.")
 @click.option("--dev", type=click.Path(exists=True), help="Development file.")
@@ -98,6 +107,14 @@ def init(
     click.echo(f"{output} written. Next: encodeonce train {output} -o {output.parent / 'run'}", err=True)
 
 
+def _option(task: str) -> str:
+    """The setting of a task that is changed first."""
+    from ..tasks._presets import PRESETS
+
+    kind = str(PRESETS.get(task, {}).get("kind", task))
+    return OPTIONS.get(kind, 'piece = "last"   # which piece stands for a word: first, last or mean')
+
+
 def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], encoder: str, output: Path) -> str:
     """The config's text, with file names relative to the config's folder."""
     from .config import toml_value
@@ -113,6 +130,7 @@ def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], e
         encoder=toml_value(_relative(encoder, output) if Path(encoder).is_dir() else encoder),
         tasks=toml_value(list(tasks)),
         task=tasks[0] if ":" not in tasks[0] else toml_value(tasks[0]),
+        option=_option(tasks[0]),
         method=method,
         methods=METHODS[method] + "; or " + ", ".join(name for name in METHODS if name != method),
         train=toml_value(_relative(files["train"] or "", output)),

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from encodeonce.cli.config import TrainSection, load
-from encodeonce.cli.init import METHODS
+from encodeonce.cli.init import METHODS, OPTIONS
 from encodeonce.methods.aggregate import VARIANTS, Variant
+from encodeonce.tasks import named
 from encodeonce.train.settings import Settings
 
 from .conftest import Run
@@ -22,6 +23,20 @@ def test_every_method_gives_a_valid_config(run: Run, method: str, corpus: Path, 
     assert Path(config.data.train[0]).resolve() == (corpus / "train.conllu").resolve()
     assert Settings(**config.train.model_dump()) == Settings()
     assert Variant(method, **config.adapter.chosen()) == Variant(method)
+
+
+@pytest.mark.parametrize("task", ["upos", "ner", *OPTIONS, "cola", "stsb"])
+def test_the_task_option_that_is_shown_holds_where_it_is_uncommented(
+    run: Run, task: str, corpus: Path, tiny: Path
+) -> None:
+    run("init", "linear", "--task", task, "--train", corpus / "train.conllu", "--encoder", tiny)
+    text = Path("config.toml").read_text(encoding="utf-8")
+    shown = text.partition(f"# [task.{task}]\n# ")[2].partition("\n")[0]
+    assert shown
+    Path("config.toml").write_text(f"{text}\n[task.{task}]\n{shown}\n", encoding="utf-8")
+    options = load(Path("config.toml")).task[task]
+    assert options
+    assert named(task, **options).name == task
 
 
 def test_the_config_trains_at_once(run: Run, corpus: Path, tiny: Path) -> None:
