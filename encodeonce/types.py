@@ -107,7 +107,8 @@ class Spec:
     """Everything that made a store. Two stores with equal Specs hold equal vectors for equal content.
 
     `encoder` and `revision` are names for people and are not compared; the three hashes are.
-    `layers` are view numbers, 0 the embeddings, `n_blocks` the last block.
+    `layers` are view numbers, 0 the embeddings, `n_blocks` the last block. `first_position` and `segment` say where in
+    an input the items stood: both are 0 but for a memory of passages, which are read behind a question (spec L-10).
     """
 
     encoder: str
@@ -126,6 +127,8 @@ class Spec:
     dtype: str = "fp16"
     revision: str = ""
     format: int = 1
+    first_position: int = 0
+    segment: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(int(layer) for layer in self.layers))
