@@ -213,7 +213,7 @@ def _parts(stack: Stack, blocks: Sequence[int], final: bool, embeddings: bool) -
     asked = {
         "embeddings": stack.entrance() if embeddings else [],
         "blocks": [module for index in blocks for module in stack.own(index)],
-        "tables": stack.tables(),
+        "tables": stack.tables() if blocks else [],
         "closing": stack.closing() if final else [],
     }
     seen: set[int] = set()
