@@ -84,7 +84,7 @@ class Settings:
 
     def _need(self, name: str, holds: bool, rule: str) -> None:
         if not holds:
-            raise ConfigError(f"{name}={getattr(self, name)} must be {rule}.")
+            raise ConfigError(f"{name}={getattr(self, name)!r} must be {rule}.")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
