@@ -113,12 +113,19 @@ class TrainSection(Section):
     num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
     per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
     per_device_eval_batch_size: int = Field(default=32, gt=0, description="documents in a batch of predicting")
+    gradient_accumulation_steps: int = Field(default=1, gt=0, description="batches to an optimiser step")
     seed: int = Field(default=42, ge=0, description="start values, order and dropout")
-    warmup_ratio: float = Field(default=0.3, gt=0, lt=1, description="part of the steps before the peak")
+    optim: Literal["adam", "adamw", "adafactor"] = Field(default="adam", description="the optimiser")
+    lr_scheduler_type: Literal["one_cycle", "linear", "constant"] = Field(
+        default="one_cycle", description="course of the learning rate"
+    )
+    warmup_ratio: float = Field(default=0.3, ge=0, lt=1, description="part of the steps before the peak")
     div_factor: float = Field(default=25.0, gt=0, description="peak rate / first rate")
     final_div_factor: float = Field(default=1e4, gt=0, description="first rate / last rate")
+    adam_beta1: float = Field(default=0.0, ge=0, lt=1, description="Adam's first beta; 0: as the schedule moves it")
     adam_beta2: float = Field(default=0.999, gt=0, lt=1, description="Adam's second beta")
     adam_epsilon: float = Field(default=1e-8, gt=0, description="Adam's epsilon")
+    weight_decay: float = Field(default=0.0, ge=0, description="of AdamW; biases and norms have none")
     max_grad_norm: float = Field(default=0.0, ge=0, description="clips each task's gradient; 0: never")
     early_stopping_patience: int = Field(
         default=0, ge=0, description="epochs without a better dev score; 0: all epochs"
