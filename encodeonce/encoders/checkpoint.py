@@ -30,6 +30,7 @@ __all__ = [
 NOT_FAMILIES = (
     "attention",
     "checkpoint",
+    "decoder",
     "encode",
     "live",
     "loading",
@@ -41,6 +42,8 @@ NOT_FAMILIES = (
     "shape",
     "slots",
     "stack",
+    "t5_decoder",
+    "warm_decoder",
     "windows",
 )
 """The files of this room that are no family; every other file is one, named as its checkpoints' `model_type`."""

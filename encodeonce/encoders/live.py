@@ -35,9 +35,9 @@ class Barrier:
     first_reads: bool
     second_reads: bool
 
-    def pairs(self, items: Sequence[int], real: Bool[np.ndarray, "B T"]) -> Bool[np.ndarray, "B T T"]:
+    def pairs(self, items: Int[np.ndarray, " B"], real: Bool[np.ndarray, "B T"]) -> Bool[np.ndarray, "B T T"]:
         """Which key each query may read, for these items in blocks whose `real` places are their own."""
-        first = np.arange(real.shape[1]) < np.array([self.first[item] for item in items])[:, None]
+        first = np.arange(real.shape[1]) < np.asarray(self.first)[items][:, None]
         query, key = first[:, :, None], first[:, None, :]
         closed = (query & ~key & (not self.first_reads)) | (~query & key & (not self.second_reads))
         return real[:, None, :] & ~closed

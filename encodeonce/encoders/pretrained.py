@@ -179,6 +179,10 @@ class Pretrained:
         """Which characters of a running text each of its pieces stands for; needs the tokenizer only."""
         return self._cutter.spans(texts)
 
+    def spell(self, ids: Sequence[int]) -> str:
+        """Pieces as text, special ones left out."""
+        return str(self._cutter.tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
+
     @cached_property
     def _plain(self) -> "Stack":
         return self._load()

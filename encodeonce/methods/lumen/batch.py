@@ -1,7 +1,7 @@
 """One minibatch of questions: their pieces, the memory of their passages read once, and which rows meet.
 
 Axes: B questions   N pairs of question and passage   G different passages   Q rows of all questions   P rows of all
-different passages   R rows of all pairs
+different passages   R rows of all pairs   T pieces of the longest target
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from torch import Tensor
 from ...encoders.live import Barrier
 from ...heads.span_reader import PairRows
 from ...nn.packed import Packed
+from ...types import IGNORE
 from .examples import ReadingExamples, Spans
 
 __all__ = ["ReadingBatch", "collated"]
@@ -23,7 +24,8 @@ __all__ = ["ReadingBatch", "collated"]
 @dataclass(frozen=True, eq=False)
 class ReadingBatch:
     """`memory` holds every different passage of the batch once: a view, several, or piece ids where none is stored.
-    `passage[n]` says which of them a pair has, -1 for a question without passages, which is alone in its pair.
+    `passage[n]` says which of them a pair has, -1 for a question without passages, which is alone in its pair. `targets` says which
+    answer of each question is to be written, -1: none.
     """
 
     examples: ReadingExamples
@@ -33,6 +35,7 @@ class ReadingBatch:
     memory: Packed
     passage: Int[np.ndarray, " N"]
     pairs: PairRows
+    targets: Int[np.ndarray, " B"]
     scale: float
 
     @property
@@ -62,6 +65,15 @@ class ReadingBatch:
             return None
         return Barrier(self.pairs.question, attention == "no_mem2q", attention == "no_q2mem")
 
+    def labels(self) -> Int[Tensor, "B T"]:
+        """Pieces of the answers to be written, the end included; IGNORE after them."""
+        written = [self.examples.written[i] for i in self.items]
+        chosen = [own[one] if one >= 0 else () for own, one in zip(written, self.targets.tolist(), strict=True)]
+        labels = np.full((len(chosen), max(1, max(map(len, chosen)))), IGNORE, np.int64)
+        for line, ids in zip(labels, chosen, strict=True):
+            line[: len(ids)] = ids
+        return torch.from_numpy(labels)
+
     def gold(self) -> list[Int[np.ndarray, "_ 2"] | None]:
         """Gold spans of each question, rows counted over all its passages."""
         found: list[Int[np.ndarray, "_ 2"] | None] = []
@@ -77,7 +89,12 @@ class ReadingBatch:
 
 
 def collated(
-    examples: ReadingExamples, items: Int[np.ndarray, " B"], layers: tuple[int, ...], size: int, out: Tensor | None
+    examples: ReadingExamples,
+    items: Int[np.ndarray, " B"],
+    targets: Int[np.ndarray, " B"],
+    layers: tuple[int, ...],
+    size: int,
+    out: Tensor | None,
 ) -> ReadingBatch:
     """Reads the memory of the questions' passages, each passage once; in `out` where it is given."""
     own = [examples.of_question[i] for i in items]
@@ -102,5 +119,6 @@ def collated(
         pairs=PairRows(
             tuple(q_lengths[owner].tolist()), tuple(p_lengths[passage].tolist()), owner, len(items)
         ),
-        scale=1 / min(size, len(examples)),
+        targets=targets,
+        scale=1 / (min(size, len(examples)) * examples.scored),
     )

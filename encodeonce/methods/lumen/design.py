@@ -26,6 +26,8 @@ CHOICES = {
     "attention": ("both", "no_q2mem", "no_mem2q", "neither"),
     "embeddings": ("trained", "frozen"),
     "targets": ("located", "occurrences"),
+    "reader": ("span", "generate"),
+    "decoder_question": ("auto", "in_memory_each", "in_memory_once", "prefix", "none"),
     "compute": COMPUTE,
 }
 
@@ -67,7 +69,11 @@ class Design:
 
     `targets`: the gold is where the file says, or every occurrence of an answer in any passage; a question whose
     answers stand nowhere in particular takes the occurrences. `compute` is the number type of live products, `dropout`
-    the reader's rate; the blocks drop as their checkpoint says.
+    the span reader's rate; blocks and decoder drop as their checkpoint says.
+
+    `reader="generate"` writes the answer with T5's decoder, or with one that starts as the first `decoder_blocks`
+    blocks of the encoder, at most `longest_answer` pieces by `n_beams`. `decoder_question` says how it sees the question
+    (L-07); "auto" is "in_memory_each", and "in_memory_once" where nothing is live. `z_loss` is T5X's (1e-4 there).
     """
 
     live: int | None = None
@@ -83,6 +89,13 @@ class Design:
     question_pieces: int = 48
     dropout: float = 0.1
     compute: str = "fp32"
+    reader: str = "span"
+    decoder_question: str = "auto"
+    decoder_blocks: int | None = None
+    longest_answer: int = 32
+    n_beams: int = 1
+    length_penalty: float = 1.0
+    z_loss: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -131,6 +144,12 @@ class Design:
             first_position=self.question_pieces if absolute else 0,
             segment=1 if absolute and encoder.n_segments > 1 else 0,
         )
+
+    def question_for_decoder(self, plan: Plan) -> str:
+        """How a decoder sees the question."""
+        if self.decoder_question != "auto":
+            return self.decoder_question
+        return "in_memory_each" if plan.blocks else "in_memory_once"
 
     def encoder(self, name: str | Path, **options: Any) -> Pretrained:
         """The checkpoint as this design needs it: what encodes passages into the memory, and cuts questions.

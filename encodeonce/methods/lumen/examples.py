@@ -1,7 +1,7 @@
 """Questions with their passages as arrays, made once: pieces, where the passages are read, which characters a piece
 stands for, which spans are gold.
 
-Axes: N questions   G different passages   T rows of one passage   S spans
+Axes: N questions   G different passages   T rows of one passage
 """
 
 import hashlib
@@ -25,7 +25,7 @@ __all__ = ["Cutting", "ReadingExamples"]
 
 log = logging.getLogger("encodeonce")
 
-Spans = Int[np.ndarray, "S 3"]
+Spans = Int[np.ndarray, "_ 3"]
 """Which passage of the question, first and last row in it; one line a span."""
 
 
@@ -44,6 +44,9 @@ class Cutting(Protocol):
     def spans(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Characters of every piece."""
 
+    def spell(self, ids: Sequence[int]) -> str:
+        """Pieces as text."""
+
 
 @dataclass(frozen=True)
 class ReadingExamples:
@@ -52,6 +55,9 @@ class ReadingExamples:
     `index` says where each stands in `source`, `lengths` its rows, `characters` int [T, 2] what its rows stand for in
     the passage's own text (-1: nothing of it). `spans[n]` are gold rows, empty where no passage holds an answer, None
     where the question has no gold. `gold["answer"]` are the answers' texts.
+
+    `written[n]` are pieces of each answer with the end of an output, where answers are to be written; `spell` makes
+    text of pieces. `scored` is the mean number of units a question that the loss counts.
     """
 
     source: Source
@@ -64,6 +70,8 @@ class ReadingExamples:
     characters: tuple[Int[np.ndarray, "_ 2"], ...]
     spans: tuple[Spans | None, ...]
     gold: Mapping[str, tuple[Any, ...]]
+    spell: Callable[[Sequence[int]], str]
+    written: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
     @classmethod
     def read(
@@ -103,6 +111,7 @@ class ReadingExamples:
             for question, own in zip(questions, of_question, strict=True)
         ]
         _report(questions, found)
+        generated = design.reader == "generate"
         answers = tuple(tuple(answer.text for answer in question.answers) for question in questions)
         return cls(
             source=source,
@@ -115,21 +124,26 @@ class ReadingExamples:
             characters=characters,
             spans=tuple(found),
             gold={"answer": answers} if any(answers) else {},
+            spell=encoder.spell,
+            written=_written(answers, encoder, design.longest_answer) if generated else (),
         )
 
     def __len__(self) -> int:
         return len(self.questions)
 
     @cached_property
-    def rows(self) -> Int[np.ndarray, " N"]:
-        """Rows that the live blocks see of each question: its own once a passage, and the passages'."""
-        return np.array(
-            [
-                len(ids) * max(1, len(own)) + int(self.lengths[own].sum())
-                for ids, own in zip(self.question_ids, self.of_question, strict=True)
-            ],
-            np.int64,
-        )
+    def scored(self) -> float:
+        """Questions count as one unit, written answers by their pieces."""
+        lengths = [len(ids) for own in self.written for ids in own]
+        return float(np.mean(lengths)) if lengths else 1.0
+
+    def chosen(self, order: np.random.Generator | None) -> Int[np.ndarray, " N"]:
+        """Which answer of each question is to be written in this pass: any of them (Izacard and Grave 2021), or the
+        first where there is no order; -1 where there is none."""
+        counts = np.array([len(own) for own in self.written] or [0] * len(self), np.int64)
+        if order is None or not counts.any():
+            return np.minimum(counts, 1) - 1
+        return np.floor(order.random(len(counts)) * counts).astype(np.int64) - (counts == 0)
 
     def place(self, number: int) -> str:
         """Where a question comes from, for messages."""
@@ -204,6 +218,29 @@ def _question_ids(
             over[0].place or "no place",
         )
     return tuple(found)
+
+
+def _written(
+    answers: Sequence[Sequence[str]], encoder: Cutting, longest: int
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Pieces of every answer and the end; an answer over the longest is none that can be written, and is left out."""
+    texts = list(dict.fromkeys(text for own in answers for text in own if text.strip())) or ["a"]
+    known: dict[str, tuple[int, ...]] = {}
+    for text, cut in zip(texts, encoder.cut([Document("", text=text) for text in texts]), strict=True):
+        known[text] = tuple(cut.ids[cut.windows[0][0] :].tolist())
+        known[""] = tuple(cut.ids[cut.windows[-1][1] :].tolist())
+    found = tuple(
+        tuple(ids for text in own if len(ids := known[text if text.strip() else ""]) <= longest) for own in answers
+    )
+    long = sum(bool(own) and not ids for own, ids in zip(answers, found, strict=True))
+    if long:
+        log.warning(
+            "%d of %d questions have no answer of at most %d pieces and are not learned from. Raise longest_answer.",
+            long,
+            len(answers),
+            longest,
+        )
+    return found
 
 
 def _characters(

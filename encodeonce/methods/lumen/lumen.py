@@ -7,7 +7,8 @@ B questions
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,31 +19,24 @@ from ...adapters.linear import Linear
 from ...batching import Source, planned
 from ...batching.ahead import ahead
 from ...batching.buffers import Buffers
+from ...encoders.decoder import Decoder
 from ...encoders.live import LiveBlocks
 from ...encoders.pretrained import Pretrained
+from ...encoders.t5_decoder import T5Decoder
+from ...encoders.warm_decoder import WarmDecoder
 from ...errors import ConfigError
-from ...heads.span_reader import Found, SpanReader
 from ...nn.precision import at_least_fp32
-from ...types import Answer, Question
+from ...types import Answer, Document, Question
 from ..multitask import start_seed
 from .batch import ReadingBatch, collated
 from .design import Design, Plan
 from .examples import Cutting, ReadingExamples
+from .generator import Generator
+from .span_answers import SpanAnswers
 
-__all__ = ["Lumen", "Reader"]
+__all__ = ["Lumen"]
 
 TASK = "answer"
-
-
-@runtime_checkable
-class Reader(Protocol):
-    """From live states to answers: spans, or text."""
-
-    def loss(self, states: Tensor, batch: ReadingBatch) -> Tensor:
-        """The sum over the batch's questions."""
-
-    def answers(self, states: Tensor, batch: ReadingBatch) -> list[Answer]:
-        """One a question."""
 
 
 class Lumen(nn.Module):
@@ -70,9 +64,18 @@ class Lumen(nn.Module):
 
     @classmethod
     def build(
-        cls, design: Design, encoder: Pretrained, seed: int = 42, read_ahead: int = 1, form: str = "plain"
+        cls,
+        design: Design,
+        encoder: Pretrained,
+        seed: int = 42,
+        read_ahead: int = 1,
+        form: str = "plain",
+        decoder: Path | None = None,
     ) -> "Lumen":
-        """Blocks as pre-trained; the reader's start values depend on `seed` only."""
+        """Blocks as pre-trained; the start values of what is new depend on `seed` only.
+
+        `decoder` is the checkpoint of a generative reader's decoder, by default the encoder's own.
+        """
         plan, stack = design.plan(encoder), encoder.stack()
         options: dict[str, Any] = {"compute": design.compute}
         top = plan.cut == plan.n_blocks
@@ -100,7 +103,7 @@ class Lumen(nn.Module):
                     frozen["memory"] = memory
             if len(plan.stored) > 1:
                 parts["mix"] = _mix(plan)
-            parts["reader"] = SpanReader(stack.width, design.dropout)
+            parts["reader"] = _reader(design, plan, encoder, parts, decoder)
         return cls(design, plan, parts, frozen, read_ahead, form)
 
     def modules_of(self) -> dict[str, nn.Module]:
@@ -112,12 +115,16 @@ class Lumen(nn.Module):
         return (TASK,)
 
     def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
-        """ "encoder": pre-trained blocks; "head": reader and mix."""
-        found: dict[str, list[nn.Parameter]] = {"head": [], "encoder": []}
-        for part in self.parts.values():
-            kind = "encoder" if isinstance(part, LiveBlocks) else "head"
-            found[kind] += [parameter for parameter in part.parameters() if parameter.requires_grad]
-        return {kind: own for kind, own in found.items() if own}
+        """ "encoder": what was pre-trained, a decoder's part too; "head": what is new."""
+        fresh = [p for name, part in self.parts.items() if name in ("mix", "reader") for p in part.parameters()]
+        if isinstance(self.reader, Generator):
+            new = {id(parameter) for parameter in self.reader.decoder.fresh()}
+            fresh = [p for p in fresh if id(p) in new or "mix" in self.parts and p is self.parts["mix"].alpha]
+        known = {id(parameter) for parameter in fresh}
+        rest = [parameter for parameter in self.parts.parameters() if id(parameter) not in known]
+        found = {"head": fresh, "encoder": rest}
+        trained = {kind: [p for p in own if p.requires_grad] for kind, own in found.items()}
+        return {kind: own for kind, own in trained.items() if own}
 
     def read(
         self, questions: Sequence[Question], encoder: Cutting, store: Source | None = None
@@ -145,49 +152,47 @@ class Lumen(nn.Module):
 
     def loss(self, batch: ReadingBatch) -> Float[Tensor, ""]:
         """The sum over the batch, times a constant of the epoch."""
-        reader = self._reader
-        return reader.loss(reader(self.states(batch), batch.pairs), batch.gold()) * batch.scale
+        return self.reader.loss(self.states(batch), batch) * batch.scale
 
     def predict(self, batch: ReadingBatch, forced: bool = False) -> list[dict[str, Answer]]:
-        """An answer a question; with `forced`, never "no answer" where there is a passage."""
-        reader = self._reader
-        allowed = [
-            batch.examples.characters[i][:, 0] >= 0 for item in batch.items for i in batch.examples.of_question[item]
-        ]
-        scores = reader(self.states(batch), batch.pairs)
-        found = reader.decode(scores, np.concatenate([*allowed, np.zeros(0, bool)]), forced=forced)
-        return [{TASK: _answer(batch, one)} for one in found]
+        """An answer a question; with `forced`, no span reader says "no answer" where there is a passage."""
+        return [{TASK: answer} for answer in self.reader.answers(self.states(batch), batch, forced)]
 
     def batches(
         self, examples: ReadingExamples, *, size: int, order: np.random.Generator | None
     ) -> Iterator[ReadingBatch]:
-        """All questions once, in length buckets in an order drawn from `order`, or as they stand where it is None."""
+        """All questions once, in an order drawn from `order`, or as they stand where it is None."""
         if size < 1:
             raise ConfigError(f"batch size {size} must be at least 1.")
-        return ahead(self._read(examples, planned(examples.rows, size, order), size), self.read_ahead)
+        plan = planned(len(examples), size, order)
+        targets = examples.chosen(order)
+        return ahead(self._read(examples, plan, targets, size), self.read_ahead)
 
     def train(self, mode: bool = True) -> "Lumen":
         """Dropout on in what is trained; what is frozen stays in eval mode."""
         return super().train(mode)
 
-    def _read(self, examples: ReadingExamples, plan: Sequence[np.ndarray], size: int) -> Iterator[ReadingBatch]:
+    def _read(
+        self, examples: ReadingExamples, plan: Sequence[np.ndarray], targets: np.ndarray, size: int
+    ) -> Iterator[ReadingBatch]:
         buffers, layers = Buffers(), self.plan.stored
         for items in plan:
             own = np.unique(np.concatenate([examples.of_question[i] for i in items]))
             if not layers or not len(own):
-                yield collated(examples, items, layers, size, None)
+                yield collated(examples, items, targets[items], layers, size, None)
                 continue
             shape = (len(layers), int(examples.lengths[own].sum()), examples.source.spec.width)
             out, hold = buffers.take(shape)
-            batch = collated(examples, items, layers, size, out)
+            batch = collated(examples, items, targets[items], layers, size, out)
             hold(batch)
             yield batch
             del batch, out
 
     @property
-    def _reader(self) -> SpanReader:
+    def reader(self) -> SpanAnswers | Generator:
+        """What makes answers of live states."""
         reader = self.parts["reader"]
-        assert isinstance(reader, SpanReader)
+        assert isinstance(reader, (SpanAnswers, Generator))
         return reader
 
     def _live_part(self, name: str) -> LiveBlocks:
@@ -235,13 +240,27 @@ def _mix(plan: Plan) -> Linear:
     return mix
 
 
-def _answer(batch: ReadingBatch, found: Found) -> Answer:
-    """A span of rows as the passage's own characters."""
-    if found.pair < 0:
-        return Answer("", score=found.score)
-    owner = batch.pairs.owner
-    place = found.pair - int(np.searchsorted(owner, owner[found.pair]))
-    number = batch.examples.of_question[batch.items[owner[found.pair]]][place]
-    passage, characters = batch.examples.passages[number], batch.examples.characters[number]
-    start, end = int(characters[found.first, 0]), int(characters[found.first : found.last + 1, 1].max())
-    return Answer(passage.text[start:end], passage.id, start, end, found.score)
+def _reader(
+    design: Design, plan: Plan, encoder: Pretrained, parts: nn.ModuleDict, folder: Path | None
+) -> SpanAnswers | Generator:
+    if design.reader == "span":
+        return SpanAnswers(encoder.width, design.dropout)
+    home = encoder.path if folder is None else folder
+    decoder: Decoder
+    if encoder.family == "t5":
+        decoder = T5Decoder.load(home)
+        if "question" in parts:
+            question = parts["question"]
+            assert isinstance(question, LiveBlocks)
+            decoder.shares(question.stack.model.get_input_embeddings())
+    else:
+        whole = encoder.cut([Document("a", text="a")])[0].ids
+        decoder = WarmDecoder.load(home, int(whole[0]), int(whole[-1]), design.decoder_blocks)
+    return Generator(
+        decoder,
+        design.question_for_decoder(plan),
+        design.longest_answer,
+        design.n_beams,
+        design.length_penalty,
+        design.z_loss,
+    )
