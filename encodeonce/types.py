@@ -16,7 +16,21 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DTYPES", "IGNORE", "Document", "Edit", "Encoder", "Encoding", "Method", "Pieces", "Spec", "item_key"]
+__all__ = [
+    "DTYPES",
+    "IGNORE",
+    "Answer",
+    "Document",
+    "Edit",
+    "Encoder",
+    "Encoding",
+    "Method",
+    "Passage",
+    "Pieces",
+    "Question",
+    "Spec",
+    "item_key",
+]
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 """Storage types a store knows."""
@@ -67,6 +81,67 @@ class Document:
     def key(self) -> str:
         """Content address of this document; see `item_key`."""
         return item_key(self.words, self.text, self.pair)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text that questions are answered from, often a window of a longer one.
+
+    A window's `source` is the id of the longer text, and `start` the character of it at which this one begins, so that
+    character c of `text` is character start + c of the source. A whole text has no source. `place` is "file:line".
+    """
+
+    id: str
+    title: str = ""
+    text: str = ""
+    source: str = ""
+    start: int = 0
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A text, gold or given, and where it stands: characters `start`:`end` of the passage with id `passage`.
+
+    Both are -1 for one that stands nowhere in particular: generated, or gold of a file that gives strings only.
+    The empty text says "no answer", which is an outcome like any other.
+    """
+
+    text: str
+    passage: str = ""
+    start: int = -1
+    end: int = -1
+    score: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.start == self.end == -1 or (self.passage and 0 <= self.start <= self.end)):
+            raise ConfigError(
+                f"an answer stands at characters start:end of a passage, or nowhere (-1, -1); not at "
+                f"{self.start}:{self.end} of {self.passage!r}."
+            )
+
+    @property
+    def located(self) -> bool:
+        """Whether it is known where it stands."""
+        return self.start >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with what its file says of it.
+
+    `answers` are alternatives, each right; () where none is known. That nothing is the right answer is an answer, the
+    one with the empty text. `passages` are those given with the question, in the file's order, and `relevant` the ids
+    of passages judged to answer it, given or not. `meta` and `place` are as a Document's.
+    """
+
+    id: str
+    text: str
+    answers: tuple[Answer, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+    relevant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
