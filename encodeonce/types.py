@@ -129,7 +129,7 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """An item whose rows are whole texts (its sentences, or one), each cut into pieces; a text may stand there twice."""
+    """An item whose rows are whole texts (its sentences, or one), each cut into pieces; a text may be there twice."""
 
     key: str
     texts: tuple[Pieces, ...]

@@ -5,28 +5,12 @@ from jaxtyping import Int
 
 __all__ = ["planned"]
 
-POOL = 4
-"""Batches in a bucketing pool: items are sorted by length among POOL x size neighbours of the shuffled order.
 
-Enough to keep padding low where tensors are padded (no compiled kernel), and little enough that the longest batch,
-which sets the peak memory, stays within about twice the mean one.
-"""
+def planned(n: int, size: int, order: np.random.Generator | None) -> list[Int[np.ndarray, " B"]]:
+    """Which of `n` items go into which batch; ceil(n / size) batches, all of `size` items but the last.
 
-
-def planned(
-    lengths: Int[np.ndarray, " N"], size: int, order: np.random.Generator | None
-) -> list[Int[np.ndarray, " B"]]:
-    """Which items go into which batch; ceil(N / size) batches, all of `size` items but one.
-
-    In length buckets in an order drawn from `order`, or as they stand where it is None.
+    Drawn from `order`, or as they stand where it is None. Never by length: a packed batch needs no items of like
+    length, and buckets cost accuracy where steps are few (docs/decisions.md).
     """
-    n = len(lengths)
-    if order is None:
-        return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    shuffled = order.permutation(n)
-    batches = []
-    for start in range(0, n, POOL * size):
-        pool = shuffled[start : start + POOL * size]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[at : at + size] for at in range(0, len(pool), size)]
-    return [batches[i] for i in order.permutation(len(batches))]
+    items = np.arange(n) if order is None else order.permutation(n)
+    return [items[start : start + size] for start in range(0, n, size)]

@@ -69,10 +69,9 @@ class Pooled:
         EncoderError where `cls` is asked for and the tokenizer puts no special piece first.
         """
         if self.unit == "text":
-            cut = [
+            return [
                 Texts(document.key_in("text"), (self._checked(pieces),)) for document, pieces in self._rows(documents)
             ]
-            return cut
         bare = next((document for document in documents if not document.sentences), None)
         if bare is not None:
             raise DataError(

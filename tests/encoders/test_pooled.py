@@ -1,6 +1,9 @@
 """Pooled vectors against transformers and NumPy; keys, windows, the store."""
 
-from collections.abc import Callable
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, EncoderError, SpecMismatch, StoreError
 from encodeonce.store import Store, verify
-from encodeonce.types import Document
+from encodeonce.types import Document, Texts
 
 Checkpoint = Callable[..., Path]
 
@@ -139,3 +142,46 @@ def test_what_cannot_be_pooled_is_refused(checkpoint: Checkpoint) -> None:
         Pooled(Pretrained(checkpoint("t5")), "text", "cls").cut([Document("d", text="a cat")])
     with pytest.raises(DataError, match="a pair of texts is not cut"):
         with_sentences([Document("d", text="a", pair="b")])
+
+
+def test_killed_after_each_item_it_ends_in_the_same_bytes(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """kill -9 in the middle of a shard; whoever goes on writes what an undisturbed run writes."""
+    items, source = documents(), Pooled(Pretrained(checkpoint("bert")))
+    cut = source.cut(items)
+    views = dict(source.encode(cut, "last"))
+
+    class Known:
+        """The same vectors without torch, which a forked child must not use."""
+
+        def cut(self, documents: list[Document]) -> list[Texts]:
+            known = {item.key: item for item in cut}
+            return [known[document.key_in("sentence")] for document in documents]
+
+        def encode(self, pieces: list[Texts], layers: list[int]) -> Iterator[tuple[int, np.ndarray]]:
+            by_key = {item.key: views[i] for i, item in enumerate(cut)}
+            return ((i, by_key[item.key]) for i, item in enumerate(pieces))
+
+    def fill(folder: Path, stop: int = 99) -> None:
+        rows: list[int] = []
+        Store.open(folder, source.spec()).fill(
+            items,
+            Known(),
+            shard_bytes=1,
+            progress=lambda done, total: (
+                rows.append(done) or (os.kill(os.getpid(), signal.SIGKILL) if len(rows) == stop else None)
+            ),
+        )
+
+    fill(tmp_path / "whole")
+    due = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    assert len(due) == 7
+    for stop in (1, 2, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            fill(tmp_path / str(stop), stop)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        fill(tmp_path / str(stop))
+        assert {path.name: path.read_bytes() for path in (tmp_path / str(stop)).iterdir()} == due
