@@ -104,7 +104,7 @@ def library(
     examples, held_out = Examples.read(store, train, tasks), Examples.read(store, dev, tasks, "dev")
     settings = Settings(learning_rate=options.learning_rate, num_train_epochs=options.epochs, seed=options.seed)
     groups = [(list(module.parameters()), options.learning_rate) for module in method.modules_of().values()]
-    optimiser, schedule = one_cycle(groups, total_steps(len(train), settings), settings)
+    optimiser, schedule = one_cycle(groups, total_steps(-(-len(train) // BATCH), settings), settings)
     order, lines = np.random.default_rng(options.seed), []
     for epoch in range(options.epochs):
         began = time.process_time()

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from ..errors import ConfigError, DataError, RunError
 from . import Scorer, SplitExamples, Trainee
+from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
 from .log import RunLog
@@ -105,7 +106,7 @@ class _Loop:
         self.folder = folder
         self._check()
         self.log = RunLog(folder)
-        self.steps = total_steps(len(train), settings)
+        self.steps = total_steps(n_batches(method, train, settings), settings)
         groups = groups_of(method, self.modules, settings)
         self.optimiser, self.schedule = one_cycle(groups, self.steps, settings)
         self.order = np.random.default_rng(settings.seed)
@@ -145,8 +146,7 @@ class _Loop:
         if self.at.batch == 0:
             self.at.order = dict(self.order.bit_generator.state)
         self.method.train()
-        size = self.settings.per_device_train_batch_size
-        batches = self.method.batches(self.train, size=size, order=self.order)
+        batches = epoch(self.method, self.train, self.settings, self.order)
         with contextlib.closing(batches):  # type: ignore[type-var]
             began = time.perf_counter()
             for batch in itertools.islice(batches, self.at.batch, None):

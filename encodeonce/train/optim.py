@@ -3,7 +3,6 @@
 With torch's defaults the schedule moves Adam's first beta too: from 0.95 down to 0.85 while the rate rises, and back.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 
 from torch import nn
@@ -16,9 +15,9 @@ from .settings import Settings
 __all__ = ["groups_of", "one_cycle", "total_steps"]
 
 
-def total_steps(n_examples: int, settings: Settings) -> int:
-    """Optimiser steps of a whole run: ceil(N / batch) an epoch."""
-    return math.ceil(n_examples / settings.per_device_train_batch_size) * settings.num_train_epochs
+def total_steps(n_batches: int, settings: Settings) -> int:
+    """Optimiser steps of a whole run of so many batches an epoch."""
+    return n_batches * settings.num_train_epochs
 
 
 def groups_of(method: Trainee, names: Iterable[str], settings: Settings) -> list[tuple[Sequence[nn.Parameter], float]]:
