@@ -22,7 +22,7 @@ from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
 from ..tasks import Task
-from ..train.optim import groups_of, one_cycle
+from ..train.optim import groups_of, optimiser_and_schedule
 from ..train.settings import Settings
 from ..types import Document, Encoding, Pieces, Spec
 from .calibration import FEWEST_ROUNDS, MOST_ROUNDS, Clock, enough, rounds_until
@@ -162,7 +162,8 @@ class _Step:
     def __init__(self, method: Multitask, settings: Settings, steps: int, clock: Clock) -> None:
         self.method, self.clock = method.train(), clock
         self.names = list(method.modules_of())
-        self.optimiser, self.schedule = one_cycle(groups_of(method, self.names, settings), steps, settings)
+        groups = groups_of(method, self.names, settings)
+        self.optimiser, self.schedule = optimiser_and_schedule(groups, steps, settings)
 
     def __call__(self, batch: Any) -> tuple[float, float]:
         began = self.clock()

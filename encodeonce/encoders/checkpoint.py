@@ -33,6 +33,7 @@ NOT_FAMILIES = (
     "live",
     "loading",
     "lora",
+    "masked_lm",
     "pieces",
     "pretrained",
     "shape",

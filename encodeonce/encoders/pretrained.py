@@ -22,6 +22,7 @@ from . import checkpoint
 from .shape import shape_of
 
 if TYPE_CHECKING:
+    from .masked_lm import MaskedLM
     from .pieces import Cutter
     from .stack import Stack
 
@@ -153,6 +154,12 @@ class Pretrained:
     def stack(self) -> "Stack":
         """The frozen model as its family's `Encoder`, plain fp32, on the CPU; loaded once."""
         return self._plain
+
+    def masked_lm(self) -> "MaskedLM":
+        """The checkpoint's masked-language-model head, a fresh trainable copy; EncoderError where it has none."""
+        from .masked_lm import MaskedLM
+
+        return MaskedLM.load(self.path)
 
     def encode(
         self, pieces: Sequence[Pieces], layers: str | int | Sequence[int] = "all"
