@@ -36,6 +36,7 @@ NOT_FAMILIES = (
     "masked_lm",
     "pieces",
     "pretrained",
+    "prompter",
     "shape",
     "slots",
     "stack",

@@ -123,14 +123,14 @@ class Multitask(nn.Module):
         return choice.pooled(part.adapter.layer_weights(batch.packed, choice.packed))
 
     def batches(self, examples: Examples, *, size: int, order: np.random.Generator | None) -> Iterator[Batch]:
-        """All examples once: in length buckets in an order drawn from `order`, or as they stand where it is None.
+        """All examples once: in an order drawn from `order`, or as they stand where it is None.
 
         The order is drawn before the first batch. A batch's views lie in a buffer that is used again once the batch is
         garbage: keep the batch, not its views.
         """
         if size < 1:
             raise ConfigError(f"batch size {size} must be at least 1.")
-        return self._ahead(examples, planned(examples.lengths, size, order), min(size, len(examples)))
+        return self._ahead(examples, planned(len(examples), size, order), min(size, len(examples)))
 
     def count_of_pieces(self, examples: Examples, pieces: int) -> int:
         """How many batches `batches_of_pieces` gives."""
