@@ -35,6 +35,7 @@ NOT_FAMILIES = (
     "lora",
     "masked_lm",
     "pieces",
+    "pooled",
     "pretrained",
     "prompter",
     "shape",
