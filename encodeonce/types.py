@@ -29,6 +29,7 @@ __all__ = [
     "Pieces",
     "Question",
     "Spec",
+    "Texts",
     "item_key",
 ]
 
@@ -59,7 +60,8 @@ class Document:
 
     `columns` holds one string a word under the reader's column names ("upos", "tag", ...); `meta` holds one value a
     document ("label", "url", ...). `place` is "file:line" and goes into every error about this document. `pair` is the
-    second text of a pair input ("" where there is none); an encoder is shown both at once.
+    second text of a pair input ("" where there is none); an encoder is shown both at once. `sentences` are the text's,
+    for encoders that give one vector a sentence (`corpus.text.with_sentences` cuts them).
     """
 
     id: str
@@ -69,6 +71,7 @@ class Document:
     meta: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
     pair: str = ""
+    sentences: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, values in self.columns.items():
@@ -81,6 +84,16 @@ class Document:
     def key(self) -> str:
         """Content address of this document; see `item_key`."""
         return item_key(self.words, self.text, self.pair)
+
+    def key_in(self, unit: str) -> str:
+        """Content address of what a store of this `Spec.unit` keeps: pieces (`key`), a row a sentence, or one row.
+
+        Of the same document these three differ. A row a sentence is addressed by the sentences alone.
+        """
+        if unit not in ("sentence", "text"):
+            return self.key
+        shown = ["sentences", *self.sentences] if unit == "sentence" else ["row", self.key]
+        return hashlib.sha256(json.dumps(shown, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +180,42 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def n_windowed(self) -> int:
+        """1 where this is longer than a window, else 0."""
+        return int(len(self.windows) > 1)
+
+    @property
+    def n_unknown(self) -> int:
+        """Words without a piece of their own."""
+        return len(self.unknown_words)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """An item whose rows are whole texts (its sentences, or one), each cut into pieces; a text may be there twice."""
+
+    key: str
+    texts: tuple[Pieces, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def word(self) -> np.ndarray:
+        """Int32 [T]: rows are numbered, none is special."""
+        return np.arange(len(self.texts), dtype=np.int32)
+
+    @property
+    def n_windowed(self) -> int:
+        """Texts longer than a window."""
+        return sum(text.n_windowed for text in self.texts)
+
+    @property
+    def n_unknown(self) -> int:
+        """Words without a piece of their own."""
+        return sum(text.n_unknown for text in self.texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -182,8 +231,10 @@ class Spec:
     """Everything that made a store. Two stores with equal Specs hold equal vectors for equal content.
 
     `encoder` and `revision` are names for people and are not compared; the three hashes are.
-    `layers` are view numbers, 0 the embeddings, `n_blocks` the last block. `first_position` and `segment` say where in
-    an input the items stood: both are 0 but for a memory of passages, which are read behind a question (spec L-10).
+    `layers` are view numbers, 0 the embeddings, `n_blocks` the last block. `unit` says what a row is: a "piece", a
+    "sentence" (an item is a document), or a whole "text"; `pooling` how the pieces of a row were made one vector:
+    "mean" or "cls", "+l2" where it was then scaled to length 1. `first_position` and `segment` say where in an input
+    the items stood: both are 0 but for a memory of passages, which are read behind a question (spec L-10).
     """
 
     encoder: str

@@ -37,6 +37,7 @@ NOT_FAMILIES = (
     "lora",
     "masked_lm",
     "pieces",
+    "pooled",
     "pretrained",
     "prompter",
     "shape",
