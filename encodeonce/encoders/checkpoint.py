@@ -40,6 +40,7 @@ NOT_FAMILIES = (
     "pooled",
     "pretrained",
     "prompter",
+    "saving",
     "shape",
     "slots",
     "stack",

@@ -139,6 +139,11 @@ class LiveBlocks(nn.Module):
             and PostNorm.fits(self.width, config.num_attention_heads)
         )
 
+    def named_weights(self) -> dict[str, Tensor]:
+        """The weights under the names that the checkpoint's own model gives them."""
+        named = self.stack.model.named_parameters(remove_duplicate=False)
+        return {name: weight.detach() for name, weight in named if weight.numel()}
+
     def merge_lora(self) -> None:
         """Add the low-rank terms to the weights they stand beside: same outputs, no second product."""
         merged(self.kept, True)

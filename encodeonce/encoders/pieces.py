@@ -113,7 +113,8 @@ class Cutter:
             if self.fast:
                 lead = bool(self.lead) and not word.startswith(" ")
                 row = self._backend.encode([" " * lead + word], is_pretokenized=True, add_special_tokens=False)
-                places = [(max(start - lead, 0), stop - lead) for start, stop in row.offsets]
+                shifted = [(max(start - lead, 0), stop - lead) for start, stop in row.offsets]
+                places = [(start, max(stop, start + 1)) for start, stop in shifted]  # a piece may be the space alone
             self._places[word] = places or [whole] * max(1, len(self._known[word]))
         return self._places[word]
 

@@ -63,6 +63,15 @@ class T5Decoder(Decoder):
         states = states * self.scale
         return states @ table.weight.T if self.head is None else self.head(states)
 
+    def named_weights(self) -> dict[str, Tensor]:
+        """The weights under the names that `T5ForConditionalGeneration` gives them; a shared table is its owner's."""
+        named = {f"decoder.{name}": weight.detach() for name, weight in self.body.named_parameters()}
+        if isinstance(self.table, nn.Embedding):
+            named["shared.weight"] = self.table.weight.detach()
+        if self.head is not None:
+            named["lm_head.weight"] = self.head.weight.detach()
+        return named
+
     def new_cache(self) -> Any:
         from transformers import DynamicCache, EncoderDecoderCache
 

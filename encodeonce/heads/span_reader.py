@@ -153,7 +153,6 @@ class SpanReader(nn.Module):
             answers.append(Found(pair, first + shift, last + shift, float(np.exp(score))))
         return answers
 
-
     def _pooled(self, blocks: Float[Tensor, "N Q D"], real: Bool[Tensor, "N Q"]) -> Float[Tensor, "N 2 D"]:
         """Two attention-weighted means over the rows of each pair's question."""
         lowest = torch.finfo(blocks.dtype).min

@@ -118,7 +118,9 @@ def test_a_warm_decoder_is_transformers_own_with_new_cross_attention(checkpoint:
     names = {name for name, parameter in decoder.model.named_parameters() if id(parameter) in fresh}
     assert sum("crossattention" in name for name in names) == 10 * encoder.config.num_hidden_layers
     assert all("crossattention" in name or name.startswith("cls.") for name in names)
-    with pytest.raises(EncoderError, match="'mpnet' has no decoder that starts as an encoder. There is: bert, roberta"):
+    with pytest.raises(
+        EncoderError, match=r"'mpnet' has no decoder that starts as an encoder\. There is: bert, roberta"
+    ):
         WarmDecoder.load(checkpoint("mpnet"), 2, 3)
     with pytest.raises(EncoderError, match="decoder_blocks=4 must lie between 1 and 3"):
         WarmDecoder.load(folder, 2, 3, 4)

@@ -15,7 +15,7 @@ from torch import Tensor
 from encodeonce.batching import Memory
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, NotStored, SpecMismatch
-from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, ReadingExamples, passage_document
+from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, ReadingExamples, n_live, passage_document
 from encodeonce.store import Store
 from encodeonce.train.evaluate import evaluate
 from encodeonce.train.fit import fit
@@ -307,11 +307,9 @@ def test_designs_that_cannot_be_are_refused(checkpoint: Callable[..., Path]) -> 
             Design(**wrong).plan(encoder)
 
 
-def test_L01_rounding(caplog: pytest.LogCaptureFixture) -> None:
-    from encodeonce.methods.lumen import n_live
-
+def test_L01_rounding() -> None:
     table = {12: {1 / 8: 2, 1 / 6: 2, 1 / 4: 3, 1 / 3: 4, 1 / 2: 6}, 6: {1 / 8: 1, 1 / 3: 2}}
     table[24] = {1 / 12: 2, 1 / 8: 3, 1 / 6: 4, 1 / 4: 6, 1 / 3: 8, 1 / 2: 12}
     for blocks, expected in table.items():
         assert {alpha: n_live(alpha, blocks) for alpha in expected} == expected
-        assert (n_live(0, blocks), n_live(1, blocks)) == (0, blocks)
+        assert (n_live(0.0, blocks), n_live(1.0, blocks)) == (0, blocks)

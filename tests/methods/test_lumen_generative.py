@@ -5,12 +5,13 @@ Axes: B questions   T pieces of an answer   V vocabulary
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from torch import Tensor
 
@@ -49,6 +50,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         if kind not in made:
             made[kind] = tmp_path_factory.mktemp("kind")
             tokenizer = _tiny.unigram(begin=False)
+            tokenizer.backend_tokenizer.decoder = tokenizers.decoders.Metaspace()
             tokenizer.save_pretrained(made[kind])
             sizes = {"d_model": 32, "num_layers": 3, "num_heads": 4, "d_kv": 8, "d_ff": 48, "eos_token_id": 2}
             old = {"feed_forward_proj": "relu", "tie_word_embeddings": True} if kind == "t5" else {}
@@ -169,7 +171,7 @@ def test_CL11_gradients_reach_all_but_the_memory(kind: str, folders: Callable[[s
         assert parameter.grad.abs().max() > 0, name
     groups = method.groups("answer")
     assert {kind: len(own) for kind, own in groups.items()} == {"encoder": len(list(method.parts.parameters()))}
-    names = [name for name, _ in method.parts.named_parameters() if "relative_attention_bias" in name]
+    names = [n for n, p in method.parts.named_parameters() if n.endswith("bias.weight") or "kept.tables" in n]
     assert len(names) == 3, "tables of the question encoder, the live blocks and the decoder (L-03)"
 
 
@@ -224,7 +226,7 @@ def test_outputs_equal_those_of_transformers(folders: Callable[[str], Path]) -> 
             parts = [joint(model, asked, ids_of(encoder, passage_document(p, FORM), True)) for p in question.passages]
             states = torch.cat(parts, 1)
             kept = model.generate(
-                encoder_outputs=SimpleOutputs(states),
+                encoder_outputs=outputs_of(states),
                 attention_mask=torch.ones(states.shape[:2], dtype=torch.long),
                 num_beams=n_beams,
                 max_new_tokens=7,
@@ -234,7 +236,7 @@ def test_outputs_equal_those_of_transformers(folders: Callable[[str], Path]) -> 
             assert not answer.located
 
 
-def SimpleOutputs(states: Tensor) -> Any:
+def outputs_of(states: Tensor) -> Any:
     from transformers.modeling_outputs import BaseModelOutput
 
     return BaseModelOutput(last_hidden_state=states)
@@ -269,19 +271,18 @@ def test_it_learns_two_questions_by_heart(
     found = dict(encoder.encode(pieces, list(method.plan.stored)))
     spec = encoder.spec(list(method.plan.stored), "fp32")
     source = Memory(spec, [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)])
-    examples = method.read(QUESTIONS[:2], encoder, source)
+    questions = [replace(question, answers=question.answers[:1]) for question in QUESTIONS[:2]]
+    examples = method.read(questions, encoder, source)
     if kind == "bert":
         assert set(method.groups("answer")) == {"head", "encoder"}
     settings = Settings(learning_rate=5e-3, num_train_epochs=60, optim="adamw", lr_scheduler_type="constant")
     fit(method, examples, {"answer": Exact()}, settings)
     (batch,) = method.eval().batches(examples, size=2, order=None)
-    assert [answer["answer"].text in texts for answer, texts in zip(
-        method.predict(batch), examples.gold["answer"], strict=True
-    )] == [True, True]
+    assert [answer["answer"].text for answer in method.predict(batch)] == ["mat", "river"]
 
 
 def test_targets_are_any_gold_answer_in_training_and_the_first_elsewhere(folders: Callable[[str], Path]) -> None:
-    method, batch = made(folders("t5"), live=1)
+    _, batch = made(folders("t5"), live=1)
     examples = batch.examples
     assert examples.chosen(None).tolist() == [0, 0, -1]
     drawn = {tuple(examples.chosen(np.random.default_rng(seed)).tolist()) for seed in range(20)}

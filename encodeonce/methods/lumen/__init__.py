@@ -5,6 +5,7 @@ from .design import Design, Plan, n_live
 from .examples import ReadingExamples
 from .forms import FORMS, passage_document, question_document
 from .lumen import Lumen
+from .transfer import carry, export
 
 __all__ = [
     "FORMS",
@@ -13,6 +14,8 @@ __all__ = [
     "Plan",
     "ReadingBatch",
     "ReadingExamples",
+    "carry",
+    "export",
     "n_live",
     "passage_document",
     "question_document",

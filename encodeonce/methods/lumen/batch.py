@@ -16,7 +16,7 @@ from ...encoders.live import Barrier
 from ...heads.span_reader import PairRows
 from ...nn.packed import Packed
 from ...types import IGNORE
-from .examples import ReadingExamples, Spans
+from .examples import ReadingExamples
 
 __all__ = ["ReadingBatch", "collated"]
 
@@ -24,8 +24,8 @@ __all__ = ["ReadingBatch", "collated"]
 @dataclass(frozen=True, eq=False)
 class ReadingBatch:
     """`memory` holds every different passage of the batch once: a view, several, or piece ids where none is stored.
-    `passage[n]` says which of them a pair has, -1 for a question without passages, which is alone in its pair. `targets` says which
-    answer of each question is to be written, -1: none.
+    `passage[n]` says which of them a pair has, -1 for a question without passages, which is alone in its pair. `targets` says
+    which answer of each question is to be written, -1: none.
     """
 
     examples: ReadingExamples
@@ -116,9 +116,7 @@ def collated(
         question_lengths=tuple(q_lengths.tolist()),
         memory=memory,
         passage=passage,
-        pairs=PairRows(
-            tuple(q_lengths[owner].tolist()), tuple(p_lengths[passage].tolist()), owner, len(items)
-        ),
+        pairs=PairRows(tuple(q_lengths[owner].tolist()), tuple(p_lengths[passage].tolist()), owner, len(items)),
         targets=targets,
         scale=1 / (min(size, len(examples)) * examples.scored),
     )

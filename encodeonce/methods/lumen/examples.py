@@ -177,8 +177,8 @@ def _stored(store: Source | None, encoder: Cutting, plan: Plan) -> Source:
         differing.append(f"layers: {list(store.spec.layers)} here, {missing} needed")
     if differing:
         raise SpecMismatch(
-            f"the store is not the memory of this design and encoder: {'; '.join(differing)}. Encode the passages again "
-            f"with Design.encoder and layers={list(plan.stored)}."
+            f"the store is not the memory of this design and encoder: {'; '.join(differing)}. Encode the passages"
+            f" again with Design.encoder and layers={list(plan.stored)}."
         )
     return store
 

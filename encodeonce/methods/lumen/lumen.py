@@ -119,16 +119,14 @@ class Lumen(nn.Module):
         fresh = [p for name, part in self.parts.items() if name in ("mix", "reader") for p in part.parameters()]
         if isinstance(self.reader, Generator):
             new = {id(parameter) for parameter in self.reader.decoder.fresh()}
-            fresh = [p for p in fresh if id(p) in new or "mix" in self.parts and p is self.parts["mix"].alpha]
+            fresh = [p for p in fresh if id(p) in new or ("mix" in self.parts and p is self.parts["mix"].alpha)]
         known = {id(parameter) for parameter in fresh}
         rest = [parameter for parameter in self.parts.parameters() if id(parameter) not in known]
         found = {"head": fresh, "encoder": rest}
         trained = {kind: [p for p in own if p.requires_grad] for kind, own in found.items()}
         return {kind: own for kind, own in trained.items() if own}
 
-    def read(
-        self, questions: Sequence[Question], encoder: Cutting, store: Source | None = None
-    ) -> ReadingExamples:
+    def read(self, questions: Sequence[Question], encoder: Cutting, store: Source | None = None) -> ReadingExamples:
         """`ReadingExamples.read`: `encoder` is `Design.encoder`'s, `store` what it filled with the passages."""
         return ReadingExamples.read(questions, encoder, self.design, self.plan, store, self.form)
 
