@@ -1,6 +1,6 @@
 """The nouns: small frozen values that cross the walls between rooms. Nothing here imports torch.
 
-Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch
+Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch   Q queries   K neighbours
 """
 
 import hashlib
@@ -16,7 +16,19 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DTYPES", "IGNORE", "Document", "Edit", "Encoder", "Encoding", "Method", "Pieces", "Spec", "item_key"]
+__all__ = [
+    "DTYPES",
+    "IGNORE",
+    "Document",
+    "Edit",
+    "Encoder",
+    "Encoding",
+    "Method",
+    "Neighbours",
+    "Pieces",
+    "Spec",
+    "item_key",
+]
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 """Storage types a store knows."""
@@ -157,6 +169,20 @@ class Spec:
             return cls(**{**values, "layers": tuple(values["layers"])})
         except (TypeError, KeyError) as problem:
             raise ConfigError(f"incomplete Spec: {problem}.") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """Of each query its K nearest rows, nearest first: `ids` int64 [Q, K], never -1, and `scores` fp32 [Q, K].
+
+    A score is the squared distance ("l2"; 0 is nearest), the inner product ("ip") or the cosine ("cosine").
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @runtime_checkable
