@@ -36,7 +36,7 @@ from encodeonce.report.results import now, surroundings
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 from encodeonce.train.evaluate import evaluate
-from encodeonce.train.optim import one_cycle, total_steps
+from encodeonce.train.optim import optimiser_and_schedule, total_steps
 from encodeonce.train.settings import Settings
 from encodeonce.types import Document
 
@@ -104,7 +104,7 @@ def library(
     examples, held_out = Examples.read(store, train, tasks), Examples.read(store, dev, tasks, "dev")
     settings = Settings(learning_rate=options.learning_rate, num_train_epochs=options.epochs, seed=options.seed)
     groups = [(list(module.parameters()), options.learning_rate) for module in method.modules_of().values()]
-    optimiser, schedule = one_cycle(groups, total_steps(len(train), settings), settings)
+    optimiser, schedule = optimiser_and_schedule(groups, total_steps(-(-len(train) // BATCH), settings), settings)
     order, lines = np.random.default_rng(options.seed), []
     for epoch in range(options.epochs):
         began = time.process_time()

@@ -1,14 +1,17 @@
 """The config file: TOML to checked values. An unknown key is an error that names the nearest one and where it stands.
 
-Relative paths are relative to the config file. `--set a.b=value` replaces a key before anything is checked; the value
-is read as TOML where it is TOML (numbers, true, lists, quoted strings) and as plain text otherwise.
+`Config` is the file of methods over stored pieces. Another command brings a `Section` of its own and gives it to
+`load`; its fields of file names are of type `Files`, `FileName` or `EncoderName`. Relative paths are relative to the
+config file. `--set a.b=value` replaces a key before anything is checked; the value is read as TOML where it is TOML
+(numbers, true, lists, quoted strings) and as plain text otherwise.
 """
 
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -20,14 +23,37 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["AdapterSection", "Config", "DataSection", "TrainSection", "load", "parse", "to_toml", "toml_value"]
+__all__ = [
+    "AdapterSection",
+    "Config",
+    "DataSection",
+    "EncoderName",
+    "FileName",
+    "Files",
+    "Names",
+    "Section",
+    "TrainSection",
+    "load",
+    "parse",
+    "to_toml",
+    "toml_value",
+]
 
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Files = Annotated[list[str], BeforeValidator(_listed)]
+@dataclass(frozen=True)
+class Moves:
+    """Marks a field of paths, which start at the config file's folder; of `folders`, what is no folder is a name."""
+
+    folders: bool = False
+
+
+Files = Annotated[list[str], BeforeValidator(_listed), Moves()]
+FileName = Annotated[str, Moves()]
+EncoderName = Annotated[str, Moves(folders=True)]
 Names = Annotated[list[str], BeforeValidator(_listed)]
 
 
@@ -35,6 +61,15 @@ class Section(BaseModel):
     """A table of the file; any other key in it is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def need(self, *keys: str) -> None:
+        """ConfigError naming the first of these dotted keys that is empty."""
+        for key in keys:
+            value: Any = self
+            for part in key.split("."):
+                value = getattr(value, part)
+            if not value:
+                raise ConfigError(f"{key} is not set. Write it into the config file or add --set {key}=...")
 
 
 class DataSection(Section):
@@ -77,13 +112,23 @@ class TrainSection(Section):
     encoder_learning_rate: float = Field(default=0.0, ge=0, description="peak for what was pre-trained; 0: the same")
     num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
     per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
+    per_device_train_batch_pieces: int = Field(
+        default=0, ge=0, description="pieces in a batch, however many documents that are; 0: count documents"
+    )
     per_device_eval_batch_size: int = Field(default=32, gt=0, description="documents in a batch of predicting")
+    gradient_accumulation_steps: int = Field(default=1, gt=0, description="batches to an optimiser step")
     seed: int = Field(default=42, ge=0, description="start values, order and dropout")
-    warmup_ratio: float = Field(default=0.3, gt=0, lt=1, description="part of the steps before the peak")
+    optim: Literal["adam", "adamw", "adafactor"] = Field(default="adam", description="the optimiser")
+    lr_scheduler_type: Literal["one_cycle", "linear", "constant"] = Field(
+        default="one_cycle", description="course of the learning rate"
+    )
+    warmup_ratio: float = Field(default=0.3, ge=0, lt=1, description="part of the steps before the peak")
     div_factor: float = Field(default=25.0, gt=0, description="peak rate / first rate")
     final_div_factor: float = Field(default=1e4, gt=0, description="first rate / last rate")
+    adam_beta1: float = Field(default=0.0, ge=0, lt=1, description="Adam's first beta; 0: as the schedule moves it")
     adam_beta2: float = Field(default=0.999, gt=0, lt=1, description="Adam's second beta")
     adam_epsilon: float = Field(default=1e-8, gt=0, description="Adam's epsilon")
+    weight_decay: float = Field(default=0.0, ge=0, description="of AdamW; biases and norms have none")
     max_grad_norm: float = Field(default=0.0, ge=0, description="clips each task's gradient; 0: never")
     early_stopping_patience: int = Field(
         default=0, ge=0, description="epochs without a better dev score; 0: all epochs"
@@ -95,8 +140,8 @@ class TrainSection(Section):
 class Config(Section):
     """The whole file."""
 
-    encoder: str = Field(description="a folder or a hub name")
-    store: str = Field(default="states", description="folder of the stored views")
+    encoder: EncoderName = Field(description="a folder or a hub name")
+    store: FileName = Field(default="states", description="folder of the stored views")
     layers: Literal["all", "last"] | int | list[int] = Field(
         default="all", description="views that are stored, 0 the embeddings"
     )
@@ -112,18 +157,20 @@ class Config(Section):
     adapter: AdapterSection = AdapterSection()
     train: TrainSection = TrainSection()
 
-    def need(self, *keys: str) -> None:
-        """ConfigError naming the first of these dotted keys that is empty."""
-        for key in keys:
-            value: Any = self
-            for part in key.split("."):
-                value = getattr(value, part)
-            if not value:
-                raise ConfigError(f"{key} is not set. Write it into the config file or add --set {key}=...")
+
+S = TypeVar("S", bound=Section)
 
 
-def load(path: Path, changes: Iterable[str] = ()) -> Config:
-    """Read, change, check. ConfigError names file and key path."""
+@overload
+def load(path: Path, changes: Iterable[str] = ()) -> Config: ...
+
+
+@overload
+def load(path: Path, changes: Iterable[str] = (), *, model: type[S]) -> S: ...
+
+
+def load(path: Path, changes: Iterable[str] = (), *, model: type[Section] = Config) -> Section:
+    """Read, change, check, as a `model`. ConfigError names file and key path."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -132,41 +179,49 @@ def load(path: Path, changes: Iterable[str] = ()) -> Config:
         raise ConfigError(f"{path} is not TOML: {problem}.") from None
     for change in changes:
         _change(values, change)
-    return _from_folder(parse(values, str(path)), path.parent)
+    folder = path.parent
+    return _moved(parse(values, str(path), model=model), lambda name: str(folder / Path(name).expanduser()), folder)
 
 
-def parse(values: Mapping[str, Any], place: str) -> Config:
+@overload
+def parse(values: Mapping[str, Any], place: str) -> Config: ...
+
+
+@overload
+def parse(values: Mapping[str, Any], place: str, *, model: type[S]) -> S: ...
+
+
+def parse(values: Mapping[str, Any], place: str, *, model: type[Section] = Config) -> Section:
     """Check plain values; `place` stands in the message."""
     try:
-        return Config.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as problem:
-        raise ConfigError("\n".join(_message(error, place) for error in problem.errors())) from None
+        raise ConfigError("\n".join(_message(error, place, model) for error in problem.errors())) from None
 
 
-def _message(error: Any, place: str) -> str:
+def _message(error: Any, place: str, model: type[Section]) -> str:
     keys = [str(part) for part in error["loc"]]
     key = ".".join(keys)
     if error["type"] == "extra_forbidden":
-        allowed = _allowed(keys[:-1])
+        allowed = _allowed(model, keys[:-1])
         where = f"[{'.'.join(keys[:-1])}]" if keys[:-1] else "The file"
         return f"{place}: unknown key {key!r}.{nearest(keys[-1], allowed)} {where} takes: {', '.join(allowed)}."
     if error["type"] == "missing":
         return f"{place}: {key!r} is missing."
-    allowed = _allowed(keys)
+    allowed = _allowed(model, keys)
     hint = f" [{key}] is a table of: {', '.join(allowed)}." if allowed else ""
     return f"{place}: {key} = {error['input']!r}: {error['msg']}.{hint}"
 
 
-def _allowed(keys: list[str]) -> list[str]:
-    """Keys of the table at this path; none where it is not a table."""
-    model: Any = Config
+def _allowed(model: type[Section], keys: list[str]) -> list[str]:
+    """Keys of the table at this path; none where it is not a table with known keys."""
+    kind: Any = model
     for key in keys:
-        if key not in model.model_fields:
-            return []
-        model = model.model_fields[key].annotation
-        if not (isinstance(model, type) and issubclass(model, Section)):
-            return []
-    return list(model.model_fields)
+        if isinstance(kind, type) and issubclass(kind, Section):
+            kind = kind.model_fields[key].annotation if key in kind.model_fields else None
+        else:  # a table of tables
+            kind = next(reversed(get_args(kind)), None)
+    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, Section) else []
 
 
 def _change(values: dict[str, Any], change: str) -> None:
@@ -185,21 +240,26 @@ def _change(values: dict[str, Any], change: str) -> None:
     values[last] = value
 
 
-def _from_folder(config: Config, folder: Path) -> Config:
-    """The same config with its relative paths made to start where the reader stands."""
-    return _moved(config, lambda name: str(folder / Path(name).expanduser()), folder)
+def _moved(section: S, move: Callable[[str], str], folder: Path = Path()) -> S:
+    """The same with every path moved, those in tables too."""
+    changed: dict[str, Any] = {}
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        optional = [mark for kind in get_args(field.annotation) for mark in getattr(kind, "__metadata__", ())]
+        marks = [mark for mark in (*field.metadata, *optional) if isinstance(mark, Moves)]
+        if isinstance(value, Section):
+            changed[name] = _moved(value, move, folder)
+        elif isinstance(value, dict):
+            tables = {key: _moved(one, move, folder) for key, one in value.items() if isinstance(one, Section)}
+            changed[name] = value | tables
+        elif marks and value is not None:
+            listed = [value] if isinstance(value, str) else value
+            moved = [move(one) if not marks[0].folders or (folder / one).is_dir() else one for one in listed]
+            changed[name] = moved[0] if isinstance(value, str) else moved
+    return section.model_copy(update=changed)
 
 
-def _moved(config: Config, move: Callable[[str], str], folder: Path = Path()) -> Config:
-    """Every path of the config moved; an encoder that is no folder is a name."""
-    data = config.data
-    files = {split: [move(name) for name in getattr(data, split)] for split in ("train", "dev", "test")}
-    encoder = move(config.encoder) if (folder / config.encoder).is_dir() else config.encoder
-    changed = {"data": data.model_copy(update=files), "store": move(config.store), "encoder": encoder}
-    return config.model_copy(update=changed)
-
-
-def to_toml(config: Config, folder: Path) -> str:
+def to_toml(config: Section, folder: Path) -> str:
     """The resolved config as a TOML file that lies in `folder`; `load` gives it back. Unset keys are left out."""
     plain = _moved(config, lambda name: os.path.relpath(name, folder)).model_dump(exclude_none=True)
     lines = [f"{key} = {toml_value(value)}" for key, value in plain.items() if not isinstance(value, dict)]

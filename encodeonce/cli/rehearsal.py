@@ -22,7 +22,7 @@ from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
 from ..tasks import Task
-from ..train.optim import groups_of, one_cycle
+from ..train.optim import groups_of, optimiser_and_schedule
 from ..train.settings import Settings
 from ..types import Document, Encoding, Pieces, Spec
 from .calibration import FEWEST_ROUNDS, MOST_ROUNDS, Clock, enough, rounds_until
@@ -32,7 +32,7 @@ __all__ = ["Items", "Rehearsal"]
 
 STRATA = 3
 SAMPLED_BATCHES = 8
-"""Batches in one timed round of a cached method; two bucketing pools."""
+"""Batches in one timed round of a cached method."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Rehearsal:
         own = replace(self, items=self.items.within(model.window))
         size, n_blocks = self.settings.per_device_train_batch_size, model.n_blocks
         drawn = own.items.drawn(len(own.items.pieces), order)
-        plan = [drawn[batch] for batch in planned(own.items.lengths[drawn], size, order)]
+        plan = [drawn[batch] for batch in planned(len(drawn), size, order)]
         timers = {depth: _LiveStep(own, model, depth, compute) for depth in sorted({1, n_blocks})}
         plan.sort(key=timers[n_blocks].macs)
         costs = {depth: np.array([timer.macs(batch) for batch in plan]) for depth, timer in timers.items()}
@@ -162,7 +162,8 @@ class _Step:
     def __init__(self, method: Multitask, settings: Settings, steps: int, clock: Clock) -> None:
         self.method, self.clock = method.train(), clock
         self.names = list(method.modules_of())
-        self.optimiser, self.schedule = one_cycle(groups_of(method, self.names, settings), steps, settings)
+        groups = groups_of(method, self.names, settings)
+        self.optimiser, self.schedule = optimiser_and_schedule(groups, steps, settings)
 
     def __call__(self, batch: Any) -> tuple[float, float]:
         began = self.clock()

@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import PostNormPaths, Segments, Stack
+from .stack import MaskedPaths, PostNormPaths, Segments, Stack
 
 __all__ = ["Albert"]
 
@@ -27,6 +27,13 @@ class Albert(Stack):
     POST_NORM: ClassVar = PostNormPaths(
         norms=("attention.LayerNorm", "full_layer_layer_norm"),
         drop=("attention.attention_dropout", "attention.output_dropout", ""),
+    )
+    MASKED: ClassVar = MaskedPaths(
+        dense="predictions.dense",
+        norm="predictions.LayerNorm",
+        weight="predictions.decoder.weight",
+        bias="predictions.bias",
+        activation="predictions.activation",
     )
 
     @property

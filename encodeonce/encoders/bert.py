@@ -3,17 +3,27 @@
 Axes: B items   T pieces   D width
 """
 
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ._bert_blocks import BertBlocks
-from .stack import Segments
+from .stack import MaskedPaths, Segments
 
 __all__ = ["Bert"]
 
 
 class Bert(BertBlocks):
     """View 0 is the sum of piece, position and segment-0 vectors after the embedding norm."""
+
+    MASKED: ClassVar = MaskedPaths(
+        dense="cls.predictions.transform.dense",
+        norm="cls.predictions.transform.LayerNorm",
+        weight="cls.predictions.decoder.weight",
+        bias="cls.predictions.bias",
+        activation="cls.predictions.transform.transform_act_fn",
+    )
 
     def embed(
         self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments

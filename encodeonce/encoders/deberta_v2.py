@@ -3,13 +3,14 @@
 Axes: B items   T pieces   D width   E width of piece vectors   BH items times heads, or 1
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Segments, Stack, distances
+from .stack import Mask, MaskedPaths, Segments, Stack, distances
 
 __all__ = ["DebertaV2"]
 
@@ -25,6 +26,27 @@ class DebertaV2(Stack):
         "up": "intermediate.dense",
         "down": "output.dense",
     }
+    MASKED: ClassVar = MaskedPaths(
+        dense="cls.predictions.transform.dense",
+        norm="cls.predictions.transform.LayerNorm",
+        weight="cls.predictions.decoder.weight",
+        bias="cls.predictions.bias",
+        activation="cls.predictions.transform.transform_act_fn",
+    )
+
+    @classmethod
+    def masked_paths(cls, config: Mapping[str, Any]) -> MaskedPaths:
+        """The head of `transformers`' own form, or with `legacy=false` the authors', which has no matrix of its own."""
+        if config.get("legacy", True):
+            return cls.MASKED
+        own = "lm_predictions.lm_head"
+        return MaskedPaths(
+            dense=f"{own}.dense",
+            norm=f"{own}.LayerNorm",
+            weight="deberta.embeddings.word_embeddings.weight",
+            bias=f"{own}.bias",
+            activation=f"{own}.transform_act_fn",
+        )
 
     @property
     def blocks(self) -> list[nn.Module]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import PostNormPaths, Segments, Stack
+from .stack import MaskedPaths, PostNormPaths, Segments, Stack
 
 __all__ = ["DistilBert"]
 
@@ -26,6 +26,13 @@ class DistilBert(Stack):
     }
     POST_NORM: ClassVar = PostNormPaths(
         norms=("sa_layer_norm", "output_layer_norm"), drop=("attention.dropout", "", "ffn.dropout")
+    )
+    MASKED: ClassVar = MaskedPaths(
+        dense="vocab_transform",
+        norm="vocab_layer_norm",
+        weight="vocab_projector.weight",
+        bias="vocab_projector.bias",
+        activation="activation",
     )
 
     @property

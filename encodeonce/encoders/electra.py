@@ -3,17 +3,26 @@
 Axes: B items   T pieces   D width   E width of piece vectors
 """
 
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ._bert_blocks import BertBlocks
-from .stack import Segments
+from .stack import MaskedPaths, Segments
 
 __all__ = ["Electra"]
 
 
 class Electra(BertBlocks):
     """View 0 is the embedding after its projection to D, where E differs from D."""
+
+    MASKED: ClassVar = MaskedPaths(
+        dense="generator_predictions.dense",
+        norm="generator_predictions.LayerNorm",
+        weight="generator_lm_head.weight",
+        bias="generator_lm_head.bias",
+    )
 
     def entrance(self) -> list[nn.Module]:
         own = [self.model.embeddings]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Segments, Stack, additive, distances
+from .stack import Mask, MaskedPaths, Segments, Stack, additive, distances
 
 __all__ = ["ModernBert"]
 
@@ -26,6 +26,9 @@ class ModernBert(Stack):
         "up": "mlp.Wi",
         "down": "mlp.Wo",
     }
+    MASKED: ClassVar = MaskedPaths(
+        dense="head.dense", norm="head.norm", weight="decoder.weight", bias="decoder.bias", activation="head.act"
+    )
 
     @property
     def blocks(self) -> list[nn.Module]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .stack import Mask, Segments, Stack, distances
+from .stack import Mask, MaskedPaths, Segments, Stack, distances
 
 __all__ = ["MPNet"]
 
@@ -24,6 +24,9 @@ class MPNet(Stack):
         "up": "intermediate.dense",
         "down": "output.dense",
     }
+    MASKED: ClassVar = MaskedPaths(
+        dense="lm_head.dense", norm="lm_head.layer_norm", weight="lm_head.decoder.weight", bias="lm_head.bias"
+    )
 
     @property
     def blocks(self) -> list[nn.Module]:

@@ -3,17 +3,23 @@
 Axes: B items   T pieces   D width
 """
 
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ._bert_blocks import BertBlocks
-from .stack import Segments
+from .stack import MaskedPaths, Segments
 
 __all__ = ["Roberta"]
 
 
 class Roberta(BertBlocks):
     """Views as BERT's. The first position is row pad_token_id + 1 of the table (case LONG-2)."""
+
+    MASKED: ClassVar = MaskedPaths(
+        dense="lm_head.dense", norm="lm_head.layer_norm", weight="lm_head.decoder.weight", bias="lm_head.bias"
+    )
 
     def embed(
         self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments

@@ -23,7 +23,7 @@ from .checkpoint import n_blocks, usable_window, width
 from .loading import load_model
 from .slots import edited
 
-__all__ = ["PostNormPaths", "Segments", "Stack", "additive", "distances", "ranks"]
+__all__ = ["MaskedPaths", "PostNormPaths", "Segments", "Stack", "additive", "distances", "ranks"]
 
 Mask = Bool[Tensor, "B T"] | Bool[Tensor, "B T T"] | None
 Segments = Int[Tensor, "#B T"] | None
@@ -36,6 +36,18 @@ class PostNormPaths:
 
     norms: tuple[str, str]
     drop: tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class MaskedPaths:
+    """Where a masked-language-model head is in its model: the modules of its projection, its norm and its activation
+    ("": exact gelu), the parameters that are the vocabulary's vectors and biases."""
+
+    dense: str
+    norm: str
+    weight: str
+    bias: str
+    activation: str = ""
 
 
 def ranks(mask: Bool[Tensor, "B T"] | Bool[Tensor, "B T T"]) -> Int[Tensor, "B T"]:
@@ -79,6 +91,8 @@ class Stack(nn.Module, ABC):
     """The `transformers` class that loads the family."""
     POST_NORM: ClassVar[PostNormPaths | None] = None
     """Where the norms and dropouts of a post-norm block are; None in families whose blocks are something else."""
+    MASKED: ClassVar[MaskedPaths | None] = None
+    """Where the head of the family's `AutoModelForMaskedLM` is; None in families that have no such head."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -100,6 +114,11 @@ class Stack(nn.Module, ABC):
     def train(self, mode: bool = True) -> "Stack":
         """Does nothing: stored vectors are those of eval mode, and must stay comparable (spec A-17)."""
         return super().train(False)
+
+    @classmethod
+    def masked_paths(cls, config: Mapping[str, Any]) -> MaskedPaths | None:
+        """`MASKED`, for families where it depends on the config."""
+        return cls.MASKED
 
     @property
     def paths(self) -> Mapping[str, str]:

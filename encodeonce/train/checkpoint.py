@@ -23,7 +23,7 @@ from .atomic import json_bytes, write_bytes
 
 __all__ = ["Checkpoint", "differences"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

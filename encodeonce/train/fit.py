@@ -21,10 +21,11 @@ from tqdm import tqdm
 
 from ..errors import ConfigError, DataError, RunError
 from . import Scorer, SplitExamples, Trainee
+from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
 from .log import RunLog
-from .optim import groups_of, one_cycle, total_steps
+from .optim import groups_of, optimiser_and_schedule, total_steps
 from .randomness import generator_states, restore_generators, seed_generators
 from .settings import HARMLESS, Settings
 
@@ -55,11 +56,12 @@ class Fit:
 
 @dataclass
 class _Progress:
-    """Where a run is; all of it goes into a checkpoint."""
+    """Where a run is; all of it goes into a checkpoint, which is made after an optimiser step only."""
 
     step: int = 0
     epoch: int = 0
     batch: int = 0
+    batches: int = 0
     order: dict[str, Any] = field(default_factory=dict)
     epochs: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -105,9 +107,10 @@ class _Loop:
         self.folder = folder
         self._check()
         self.log = RunLog(folder)
-        self.steps = total_steps(len(train), settings)
+        self.epoch_batches = n_batches(method, train, settings)
+        self.steps = total_steps(self.epoch_batches, settings)
         groups = groups_of(method, self.modules, settings)
-        self.optimiser, self.schedule = one_cycle(groups, self.steps, settings)
+        self.optimiser, self.schedule = optimiser_and_schedule(groups, self.steps, settings)
         self.order = np.random.default_rng(settings.seed)
         self.best_weights: dict[str, dict[str, Tensor]] = {}
         self.at = _Progress()
@@ -145,21 +148,23 @@ class _Loop:
         if self.at.batch == 0:
             self.at.order = dict(self.order.bit_generator.state)
         self.method.train()
-        size = self.settings.per_device_train_batch_size
-        batches = self.method.batches(self.train, size=size, order=self.order)
+        batches = epoch(self.method, self.train, self.settings, self.order)
         with contextlib.closing(batches):  # type: ignore[type-var]
             began = time.perf_counter()
             for batch in itertools.islice(batches, self.at.batch, None):
-                self.step(batch)
+                stepped = self.take(batch)
                 now = time.perf_counter()
                 self.at.step_seconds += now - began
                 began = now
+                if not stepped:
+                    continue
                 bar.update()
                 if self.settings.save_steps and self.at.step % self.settings.save_steps == 0:
                     self.save()
                     began = time.perf_counter()
 
-    def step(self, batch: Any) -> None:
+    def take(self, batch: Any) -> bool:
+        """The gradients of one batch; whether an optimiser step was made with them."""
         losses = self.method.losses(batch, self.active)
         values = {name: loss.item() for name, loss in losses.items()}
         for name, value in values.items():
@@ -168,37 +173,53 @@ class _Loop:
                     f"step {self.at.step + 1}: the loss of task {name!r} is {value}. The batch held {batch.places}. "
                     "Lower learning_rate, set max_grad_norm, or look at these items with debug-data."
                 )
-        self.optimiser.zero_grad(set_to_none=True)
+        every = self.settings.gradient_accumulation_steps
+        first = self.at.batch // every * every
+        shared = min(every, self.epoch_batches - first)
+        if self.at.batch == first:
+            self.optimiser.zero_grad(set_to_none=True)
         total = sum(losses.values())
         assert isinstance(total, Tensor)
-        total.backward()
+        (total if shared == 1 else total / shared).backward()
+        self.count(values)
+        if self.at.batch < first + shared:
+            return False
+        self.step()
+        return True
+
+    def step(self) -> None:
         if self.settings.max_grad_norm:
             for name in self.active:
                 nn.utils.clip_grad_norm_(self.modules[name].parameters(), self.settings.max_grad_norm)
         rate = self.optimiser.param_groups[0]["lr"]
         self.optimiser.step()
         self.schedule.step()
-        self.count(values, rate)
+        self.at.step += 1
+        if self.at.step % self.settings.logging_steps == 0 or self.at.step == self.steps:
+            self.write(rate)
 
-    def count(self, values: Mapping[str, float], rate: float) -> None:
+    def count(self, values: Mapping[str, float]) -> None:
         at = self.at
-        at.step += 1
         at.batch += 1
+        at.batches += 1
         at.epoch_loss += sum(values.values())
         at.logged_batches += 1
         for name, value in values.items():
             at.logged_loss[name] = at.logged_loss.get(name, 0.0) + value
-        if at.step % self.settings.logging_steps == 0 or at.step == self.steps:
-            losses = {name: value / at.logged_batches for name, value in at.logged_loss.items()}
-            self.log.write(
-                step=at.step,
-                epoch=at.epoch + 1,
-                loss=sum(losses.values()),
-                losses=losses,
-                lr=rate,
-                seconds=round(at.step_seconds, 3),
-            )
-            at.logged_loss, at.logged_batches = {}, 0
+
+    def write(self, rate: float) -> None:
+        """A line of the log: the losses since the last one."""
+        at = self.at
+        losses = {name: value / at.logged_batches for name, value in at.logged_loss.items()}
+        self.log.write(
+            step=at.step,
+            epoch=at.epoch + 1,
+            loss=sum(losses.values()),
+            losses=losses,
+            lr=rate,
+            seconds=round(at.step_seconds, 3),
+        )
+        at.logged_loss, at.logged_batches = {}, 0
 
     def finish_epoch(self) -> None:
         at = self.at
@@ -215,7 +236,7 @@ class _Loop:
         self.log.write(**entry)
         scores = {name: self.deciding(name, entry["dev"]) for name in self.active} if self.dev is not None else {}
         said = ", ".join(f"{name} {value:.2f}" for name, value in scores.items() if value is not None)
-        last, seconds = self.settings.num_train_epochs, at.step_seconds / max(1, at.step)
+        last, seconds = self.settings.num_train_epochs, at.step_seconds / max(1, at.batches)
         epochs.info(
             "epoch %d of %d: loss %.4f, %.0f ms a batch%s",
             at.epoch + 1,
@@ -255,7 +276,7 @@ class _Loop:
         tasks = [(task, name) for name in self.modules for task in self.method.tasks_of(name)]
         best = {task: at.best[name] for task, name in tasks if name in at.best}
         parameters = {**{task: counts[name] for task, name in tasks}, "total": sum(counts.values())}
-        return Fit(at.epochs, best, at.step, at.seconds, at.step_seconds / max(1, at.step), parameters)
+        return Fit(at.epochs, best, at.step, at.seconds, at.step_seconds / max(1, at.batches), parameters)
 
     def origin(self) -> dict[str, Any]:
         """What must be the same when a run goes on."""
@@ -276,7 +297,7 @@ class _Loop:
         tensors = {f"model/{n}/{k}": t for n, module in self.modules.items() for k, t in module.state_dict().items()}
         tensors |= {f"best/{n}/{k}": t for n, weights in self.best_weights.items() for k, t in weights.items()}
         optimiser = self.optimiser.state_dict()
-        tensors |= {f"adam/{i}/{k}": t for i, moments in optimiser["state"].items() for k, t in moments.items()}
+        tensors |= {f"optimiser/{i}/{k}": t for i, moments in optimiser["state"].items() for k, t in moments.items()}
         random_tensors, random_values = generator_states()
         tensors |= {f"random/{key}": tensor for key, tensor in random_tensors.items()}
         values = {
@@ -309,10 +330,10 @@ class _Loop:
             if best := _under(found.tensors, f"best/{name}/"):
                 self.best_weights[name] = best
         moments: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in _under(found.tensors, "adam/").items():
+        for key, tensor in _under(found.tensors, "optimiser/").items():
             index, _, moment = key.partition("/")
             moments.setdefault(int(index), {})[moment] = tensor
-        groups = [{**group, "betas": tuple(group["betas"])} for group in values["groups"]]
+        groups = [{**group, **_pairs(group)} for group in values["groups"]]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
         self.schedule.load_state_dict(dict(values["schedule"]))
         restore_generators(_under(found.tensors, "random/"), values["random"])
@@ -322,3 +343,8 @@ class _Loop:
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+
+
+def _pairs(group: Mapping[str, Any]) -> dict[str, Any]:
+    """An optimiser's settings that are pairs, which JSON made lists."""
+    return {key: tuple(value) for key, value in group.items() if key in ("betas", "eps") and isinstance(value, list)}

@@ -1,56 +1,108 @@
-"""Adam under a 1cycle schedule with cosine annealing (Smith and Topin 2017), exactly as spec A11.
+"""Optimisers and schedules: Adam under a 1cycle schedule exactly as spec A11, and what the other papers train with.
 
-With torch's defaults the schedule moves Adam's first beta too: from 0.95 down to 0.85 while the rate rises, and back.
+With torch's defaults the 1cycle schedule moves Adam's first beta too: from 0.95 down to 0.85 while the rate rises, and
+back (Smith and Topin 2017). A first beta that is set stays where it is.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from torch import nn
-from torch.optim import Adam
-from torch.optim.lr_scheduler import OneCycleLR
+from torch.optim import Adafactor, Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from . import Trainee
 from .settings import Settings
 
-__all__ = ["groups_of", "one_cycle", "total_steps"]
+__all__ = ["groups_of", "optimiser_and_schedule", "total_steps"]
+
+Group = tuple[Sequence[nn.Parameter], float]
+"""Parameters and their peak rate."""
 
 
-def total_steps(n_examples: int, settings: Settings) -> int:
-    """Optimiser steps of a whole run: ceil(N / batch) an epoch."""
-    return math.ceil(n_examples / settings.per_device_train_batch_size) * settings.num_train_epochs
+def total_steps(n_batches: int, settings: Settings) -> int:
+    """Optimiser steps of a whole run of `n_batches` an epoch: an epoch's last step may take fewer of them."""
+    return math.ceil(n_batches / settings.gradient_accumulation_steps) * settings.num_train_epochs
 
 
-def groups_of(method: Trainee, names: Iterable[str], settings: Settings) -> list[tuple[Sequence[nn.Parameter], float]]:
+def groups_of(method: Trainee, names: Iterable[str], settings: Settings) -> list[Group]:
     """What each of these modules trains, with its peak rate."""
     rates = {"head": settings.learning_rate, "encoder": settings.encoder_learning_rate or settings.learning_rate}
     return [(own, rates[kind]) for name in names for kind, own in method.groups(name).items()]
 
 
-def one_cycle(
-    groups: Sequence[tuple[Sequence[nn.Parameter], float]], steps: int, settings: Settings
-) -> tuple[Adam, OneCycleLR]:
-    """Parameter groups with their peak rates, under one schedule of `steps` steps; the fused Adam where it exists.
+def optimiser_and_schedule(groups: Sequence[Group], steps: int, settings: Settings) -> tuple[Optimizer, LRScheduler]:
+    """Parameter groups with their peak rates, under one schedule of `steps` steps; fused Adam where it exists.
 
-    A schedule of a single step has no cycle: it is one step at the start rate, peak / div_factor.
+    `weight_decay` leaves out biases, norms and whatever else has one axis. Adafactor is that of T5X (spec B5): rates
+    are relative to a parameter's root mean square (1e-3 at least), updates clipped at 1, second moments in factors.
     """
-    parameters = [{"params": list(group), "lr": rate} for group, rate in groups]
-    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for group, _ in groups for p in group)
-    betas = (0.95, settings.adam_beta2)
-    optimiser = Adam(parameters, lr=settings.learning_rate, betas=betas, eps=settings.adam_epsilon, fused=fused)
-    schedule = OneCycleLR(
+    parameters = list(_with_decay(groups, settings.weight_decay))
+    optimiser = _optimiser(parameters, settings)
+    rates = [group["lr"] for group in parameters]
+    if settings.lr_scheduler_type == "one_cycle":
+        return optimiser, _one_cycle(optimiser, rates, max(steps, 2), settings)
+    if settings.lr_scheduler_type == "linear":
+        warmup = math.ceil(steps * settings.warmup_ratio)
+        return optimiser, LambdaLR(optimiser, _Linear(warmup, steps))
+    return optimiser, LambdaLR(optimiser, _constant)
+
+
+def _with_decay(groups: Sequence[Group], decay: float) -> Iterator[dict[str, Any]]:
+    for own, rate in groups:
+        if not decay:
+            yield {"params": list(own), "lr": rate}
+            continue
+        for some, share in (([p for p in own if p.ndim > 1], decay), ([p for p in own if p.ndim <= 1], 0.0)):
+            if some:
+                yield {"params": some, "lr": rate, "weight_decay": share}
+
+
+def _optimiser(parameters: list[dict[str, Any]], settings: Settings) -> Optimizer:
+    rate = settings.learning_rate
+    if settings.optim == "adafactor":
+        return Adafactor(parameters, lr=rate, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0)
+    fused = all(
+        p.device.type in ("cpu", "cuda") and p.is_floating_point() for group in parameters for p in group["params"]
+    )
+    cycled = 0.95 if settings.lr_scheduler_type == "one_cycle" else 0.9
+    betas, eps = (settings.adam_beta1 or cycled, settings.adam_beta2), settings.adam_epsilon
+    if settings.optim == "adamw":
+        return AdamW(parameters, lr=rate, betas=betas, eps=eps, weight_decay=0.0, fused=fused)
+    return Adam(parameters, lr=rate, betas=betas, eps=eps, fused=fused)
+
+
+def _one_cycle(optimiser: Optimizer, rates: list[float], steps: int, settings: Settings) -> OneCycleLR:
+    """A schedule of a single step has no cycle: it is one step at the start rate, peak / div_factor."""
+    return OneCycleLR(
         optimiser,
-        max_lr=[rate for _, rate in groups],
-        total_steps=max(steps, 2),
-        pct_start=_share(settings.warmup_ratio, max(steps, 2)),
+        max_lr=rates,
+        total_steps=steps,
+        pct_start=_share(settings.warmup_ratio, steps),
         anneal_strategy="cos",
-        cycle_momentum=True,
+        cycle_momentum=settings.optim != "adafactor" and not settings.adam_beta1,
         base_momentum=0.85,
         max_momentum=0.95,
         div_factor=settings.div_factor,
         final_div_factor=settings.final_div_factor,
     )
-    return optimiser, schedule
+
+
+class _Linear:
+    """From 0 to the peak over `warmup` steps, then down to 0 after the last of `steps`."""
+
+    def __init__(self, warmup: int, steps: int) -> None:
+        self.warmup, self.steps = warmup, steps
+
+    def __call__(self, step: int) -> float:
+        if step < self.warmup:
+            return step / self.warmup
+        return max(0.0, (self.steps - step) / max(1, self.steps - self.warmup))
+
+
+def _constant(step: int) -> float:
+    return 1.0
 
 
 def _share(warmup: float, steps: int) -> float:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
-from encodeonce.cli.config import Config, load, parse, to_toml
+from encodeonce.cli.config import Config, EncoderName, FileName, Files, Section, load, parse, to_toml
 from encodeonce.errors import ConfigError
 
 
@@ -97,3 +98,42 @@ def test_need_names_the_empty_key() -> None:
     config.need("tasks")
     with pytest.raises(ConfigError, match=r"data\.train is not set.*--set data\.train="):
         config.need("tasks", "data.train")
+
+
+class Corpus(Section):
+    passages: Files = Field(default_factory=list)
+    index: FileName = "index"
+
+
+class Other(Section):
+    """What another command might bring."""
+
+    reader: EncoderName
+    corpus: Corpus = Corpus()
+    cache: FileName | None = None
+    stages: dict[str, Corpus] = Field(default_factory=dict)
+
+
+def test_another_model_is_read_moved_and_written(tmp_path: Path) -> None:
+    (tmp_path / "t5").mkdir()
+    text = 'reader = "t5"\n[corpus]\npassages = "p.jsonl"\n'
+    found = load(written(tmp_path, text), ["corpus.index=here", "cache=c", "stages.one.passages=q"], model=Other)
+    assert found == Other(
+        reader=str(tmp_path / "t5"),
+        corpus=Corpus(passages=[str(tmp_path / "p.jsonl")], index=str(tmp_path / "here")),
+        cache=str(tmp_path / "c"),
+        stages={"one": Corpus(passages=[str(tmp_path / "q")], index=str(tmp_path / "index"))},
+    )
+    assert load(written(tmp_path, to_toml(found, tmp_path)), model=Other) == found
+    assert load(written(tmp_path, 'reader = "a/b"\n'), model=Other).reader == "a/b"
+
+
+def test_another_models_errors_name_its_own_keys(tmp_path: Path) -> None:
+    path = written(tmp_path, 'reader = "r"\n[corpus]\npasages = "p"\n[stages.one]\nindx = "a"\n')
+    with pytest.raises(
+        ConfigError, match=r"'corpus.pasages'.*'passages'.*\[corpus\] takes: passages, index\."
+    ) as found:
+        load(path, model=Other)
+    assert "[stages.one] takes: passages, index." in str(found.value)
+    with pytest.raises(ConfigError, match=r"corpus\.index is not set|corpus\.passages is not set"):
+        Other(reader="r").need("corpus.passages")

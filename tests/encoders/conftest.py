@@ -170,15 +170,16 @@ def as_family(tokenizer: Any, family: str) -> Any:
     return tokenizer
 
 
-def tiny_model(family: str, vocab_size: int, **settings: Any) -> Any:
-    """A random model whose every parameter matters: norms are not 1, biases are not 0."""
+def tiny_model(family: str, vocab_size: int, masked: bool = False, **settings: Any) -> Any:
+    """A random model whose every parameter matters: norms are not 1, biases are not 0. `masked`: with its head."""
     import transformers
 
     name, sizes = CONFIGS[family]
     config = getattr(transformers, name)(vocab_size=vocab_size, **{"pad_token_id": 0, **sizes, **settings})
     with torch.random.fork_rng():
         torch.manual_seed(7)
-        model = (transformers.T5EncoderModel if family == "t5" else transformers.AutoModel.from_config)(config)
+        auto = transformers.AutoModelForMaskedLM if masked else transformers.AutoModel
+        model = (transformers.T5EncoderModel if family == "t5" else auto.from_config)(config)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.2)

@@ -217,7 +217,7 @@ def test_ivf_visits_more_cells_until_k_are_found_and_never_gives_minus_1() -> No
 
 
 def test_ivfpq_rescores_its_candidates() -> None:
-    rows, queries = random(12000, 24), random(10, 24, seed=1)
+    rows, queries = random(9984, 12), random(10, 12, seed=1)
     found, expected = Search(rows, "l2", "ivfpq").find(queries, 10), brute(rows, queries, 10, "l2")
     hits = np.mean([len(np.intersect1d(a, b)) / 10 for a, b in zip(found.ids, expected.ids, strict=True)])
     assert hits > 0.6

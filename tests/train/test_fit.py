@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from encodeonce.batching import Examples, Memory
 from encodeonce.errors import ConfigError, DataError, RunError
@@ -79,6 +79,27 @@ def test_tasks_trained_together_end_where_they_end_alone(make_corpus: Corpus, no
         assert equal(alone.method.part(name).state_dict(), together.method.part(name).state_dict())
 
 
+@pytest.mark.parametrize(("batch", "steps"), [({"per_device_train_batch_size": 5}, 6), ({"pieces": 17}, 0)])
+def test_every_batch_of_every_epoch_is_a_step(make_corpus: Corpus, batch: dict[str, int], steps: int) -> None:
+    job = Job(make_corpus(11))
+    if not steps:  # of pieces: the schedule's steps are those that are made, whatever the order
+        batch = {"per_device_train_batch_pieces": batch["pieces"]}
+        steps = 2 * -(-int(job.examples.lengths.sum()) // 17)
+    assert job.fit(replace(QUICK, **batch)).steps == steps
+
+
+def test_a_method_that_counts_no_pieces_refuses_them(make_corpus: Corpus) -> None:
+    job = Job(make_corpus(3))
+
+    class CountsExamples(nn.Module):
+        modules_of, tasks_of = job.method.modules_of, job.method.tasks_of
+        groups, losses, predict, batches = (getattr(job.method, n) for n in ("groups", "losses", "predict", "batches"))
+
+    job.method = CountsExamples()  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match="pieces=9: CountsExamples sizes its batches by examples only"):
+        job.fit(replace(QUICK, per_device_train_batch_pieces=9))
+
+
 class StoppedError(Exception):
     """The machine went away."""
 
@@ -98,11 +119,12 @@ def stop_after(method: Aggregate, steps: int) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("with_dev", [True, False])
+@pytest.mark.parametrize("pieces", [0, 30])
 def test_TRAIN2_a_resumed_run_is_the_uninterrupted_one(
-    make_corpus: Corpus, tmp_path: Path, steps: int, with_dev: bool
+    make_corpus: Corpus, tmp_path: Path, steps: int, with_dev: bool, pieces: int
 ) -> None:
-    """12 examples in batches of 4, 2 epochs, dropout: 3 is an epoch's end, the others are inside."""
-    settings = replace(QUICK, save_steps=1)
+    """12 examples in batches of 4 or of 30 pieces, 2 epochs, dropout: some of the steps are an epoch's last."""
+    settings = replace(QUICK, save_steps=1, per_device_train_batch_pieces=pieces)
 
     def job() -> tuple[Job, dict[str, Any]]:
         made = Job(make_corpus(12), names=("upos", "ner"), dropout=0.1)
@@ -309,3 +331,57 @@ def test_every_epoch_is_told_with_its_loss_and_its_scores(
     for number, (line, epoch) in enumerate(zip(lines, fitted.epochs, strict=True), start=1):
         assert line.startswith(f"epoch {number} of 2: loss {epoch['loss']:.4f}, ")
         assert line.endswith(f", dev upos {epoch['dev']['upos']['accuracy']:.2f}")
+
+
+@pytest.mark.parametrize("optim", ["adam", "adamw", "adafactor"])
+def test_accumulated_batches_are_steps_of_their_mean_loss(make_corpus: Corpus, optim: str) -> None:
+    """10 examples in batches of 2, two to a step: three an epoch, the third of one batch. Against a plain loop."""
+    settings = replace(
+        QUICK, optim=optim, per_device_train_batch_size=2, gradient_accumulation_steps=2, lr_scheduler_type="constant"
+    )
+    job, other = Job(make_corpus(10)), Job(make_corpus(10))
+    fitted = job.fit(settings)
+    assert fitted.steps == fitted.epochs[-1]["step"] == 6
+    weights = list(other.method.parameters())
+    kind: Any = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adafactor": torch.optim.Adafactor}[optim]
+    optimiser = kind(weights, lr=1e-2, **({} if optim == "adafactor" else {"weight_decay": 0.0, "betas": (0.9, 0.999)}))
+    order = np.random.default_rng(settings.seed)
+    other.method.train()
+    for _ in range(2):
+        batches = other.method.batches(other.examples, size=2, order=order)
+        for group in ([0, 1], [2, 3], [4]):
+            gradients = []
+            for _ in group:
+                found = torch.autograd.grad(other.method.loss(next(batches)), weights)
+                gradients.append(found)
+            for weight, parts in zip(weights, zip(*gradients, strict=True), strict=True):
+                weight.grad = torch.stack(parts).mean(0)
+            optimiser.step()
+    for key, tensor in other.weights().items():
+        if (
+            ".key." not in key or "bias" not in key
+        ):  # softmax does not see it: its gradient is rounding, which Adam blows up
+            assert torch.allclose(tensor, job.weights()[key], atol=1e-5), key
+
+
+@pytest.mark.parametrize("optim", ["adamw", "adafactor"])
+@pytest.mark.parametrize("schedule", ["one_cycle", "linear"])
+def test_TRAIN2_resuming_holds_for_every_optimiser_and_between_accumulated_batches(
+    make_corpus: Corpus, tmp_path: Path, optim: str, schedule: str
+) -> None:
+    settings = replace(
+        QUICK,
+        optim=optim,
+        lr_scheduler_type=schedule,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=3,
+        save_steps=1,
+    )
+    whole, broken, resumed = (Job(make_corpus(10), dropout=0.1) for _ in range(3))
+    expected = whole.fit(settings, folder=tmp_path / "whole")
+    stop_after(broken.method, 7)  # in the second epoch, between two batches of a step
+    with pytest.raises(StoppedError):
+        broken.fit(settings, folder=tmp_path / "parts")
+    result = resumed.fit(settings, folder=tmp_path / "parts")
+    assert equal(whole.weights(), resumed.weights())
+    assert result.epochs == expected.epochs
