@@ -3,8 +3,8 @@
     python experiments/lumen/chains.py [--seeds 42,43,44] [--questions 6000] [--pretraining 8000]
 
 A passage says of eight people what they have: "ana has a red key . bob has a blue cup ...". A question names one of
-them and asks who else has a thing of the same colour: there is one, and nothing in the passage says which of the eight will
-be asked about. Two more passages are about others. First the whole T5 learns to restore words left out of passages
+them and asks who else has a thing of the same colour: there is one, and nothing in the passage says which of the eight
+will be asked about. Two more passages are about others. First the whole T5 learns to restore words left out of passages
 (once); then the encoder is cut. The memory is what it was after that; question encoder, live blocks and decoder are
 trained. A row of chains.jsonl is one number of one run; what is there is not run again. One thread.
 """

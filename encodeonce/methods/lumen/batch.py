@@ -24,8 +24,8 @@ __all__ = ["ReadingBatch", "collated"]
 @dataclass(frozen=True, eq=False)
 class ReadingBatch:
     """`memory` holds every different passage of the batch once: a view, several, or piece ids where none is stored.
-    `passage[n]` says which of them a pair has, -1 for a question without passages, which is alone in its pair. `targets` says
-    which answer of each question is to be written, -1: none.
+    `passage[n]` says which of them a pair has, -1 for a question without passages, which is alone in its pair.
+    `targets` says which answer of each question is to be written, -1: none.
     """
 
     examples: ReadingExamples

@@ -73,7 +73,8 @@ class Design:
 
     `reader="generate"` writes the answer with T5's decoder, or with one that starts as the first `decoder_blocks`
     blocks of the encoder, at most `longest_answer` pieces by `n_beams`. `decoder_question` says how it sees the
-    question (L-07); "auto" is "in_memory_each", and "in_memory_once" where nothing is live. `z_loss` is T5X's (1e-4 there).
+    question (L-07); "auto" is "in_memory_each", and "in_memory_once" where nothing is live. `z_loss` is T5X's
+    (1e-4 there).
     """
 
     live: int | None = None
