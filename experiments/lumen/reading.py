@@ -1,6 +1,6 @@
 """Extractive LUMEN with MiniLM on questions, gold passages and retrieved distractors: numbers of docs/methods/lumen.md.
 
-    python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--passages 2] [--encoder FOLDER]
+    python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--test 1000] [--passages 2] [--encoder FOLDER]
 
 Parts, in this order where none is named: curve (live 0, 1, 2, 3, 6 at the paper's cut), search (cut and start blocks on
 dev, one seed), best (the search's choice), ablations (at live = 2), transfer (to reviews), timing. A row of rows.jsonl
@@ -87,7 +87,7 @@ def digest(text: str) -> str:
 class Corpus:
     """Questions by split, each with its own passage and those that BM25 finds beside it."""
 
-    def __init__(self, names: Sequence[str], passages: int, train: int) -> None:
+    def __init__(self, names: Sequence[str], passages: int, train: int, test: int) -> None:
         self.name = "+".join(names)
         every = [q for name in names for q in read_questions(DATA / name / "questions.jsonl.gz")]
         kept = [q for q in every if len(q.passages[0].text.split()) <= WORDS]
@@ -100,8 +100,8 @@ class Corpus:
             whole = replace(question, passages=tuple(pool[i] for i in given))
             self.splits[str(question.meta["split"])].append(whole)
         self.splits["train"] = self.splits["train"][:train]
-        self.splits["dev"] = self.splits["dev"][:400]
-        self.splits["test"] = self.splits["test"][:1000]
+        self.splits["dev"] = self.splits["dev"][: test * 2 // 5]
+        self.splits["test"] = self.splits["test"][:test]
 
     def found(self, questions: Sequence[Question], pool: Sequence[Passage], k: int) -> Mapping[str, list[str]]:
         """Passage ids by question id; kept in a file, since searching takes longer than reading."""
@@ -142,7 +142,7 @@ class Runs:
 
     def corpus(self, names: tuple[str, ...], train: int) -> Corpus:
         if (names, train) not in self.corpora:
-            self.corpora[names, train] = Corpus(names, self.arguments.passages, train)
+            self.corpora[names, train] = Corpus(names, self.arguments.passages, train, self.arguments.test)
         return self.corpora[names, train]
 
     def design(self, options: Mapping[str, Any]) -> Design:
@@ -209,7 +209,7 @@ class Runs:
                 params_trainable=done.parameters["total"],
                 started=began,
                 command=f"python experiments/lumen/reading.py --seeds {seed} --train {self.arguments.train}"
-                f" --passages {self.arguments.passages}",
+                f" --test {self.arguments.test} --passages {self.arguments.passages}",
                 **surroundings(),
             )
             append_row(ROWS, row)
@@ -329,6 +329,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*")
     parser.add_argument("--seeds", default="42,43,44")
     parser.add_argument("--train", type=int, default=3200)
+    parser.add_argument("--test", type=int, default=1000)
     parser.add_argument("--passages", type=int, default=2)
     parser.add_argument("--encoder", default="")
     runs = Runs(parser.parse_args())
