@@ -3,8 +3,8 @@
     python benchmarks/lumen.py [--repeats 3] [--passages 20]
 
 Random weights, a small vocabulary, 20 passages of 208 pieces and a question of 48, as in the paper; CPU seconds of one
-thread, minima of interleaved repeats. `encoder` is all that comes before the decoder, the memory's read from a store and
-the question's own pass included; `answer` adds one pass of the decoder over 32 pieces. Writes results/lumen.json.
+thread, minima of interleaved repeats. `encoder` is all that comes before the decoder, the memory's read from a store
+and the question's own pass included; `answer` adds one pass of the decoder over 32 pieces. Writes results/lumen.json.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Extractive LUMEN with MiniLM on questions, gold passages and retrieved distractors: numbers of docs/methods/lumen.md.
 
-    python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--test 1000] [--passages 2] [--encoder FOLDER]
+    python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--test 1000] [--passages 2]
+                                        [--encoder FOLDER] [--rows rows.jsonl]
 
 Parts, in this order where none is named: curve (live 0, 1, 2, 3, 6 at the paper's cut), search (cut and start blocks on
 dev, one seed), best (the search's choice), ablations (at live = 2), transfer (to reviews), timing. A row of rows.jsonl
@@ -39,7 +40,6 @@ from encodeonce.types import Passage, Question
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / ".." / "shared" / "data" / "qa"
 WORK = HERE.parents[1] / ".work" / "lumen"
-ROWS = HERE / "rows.jsonl"
 WORDS = 130
 SOURCE = ("squadshifts_new_wiki", "squad_sample")
 TARGET = ("squadshifts_amazon",)
@@ -138,6 +138,7 @@ class Runs:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments, self.encoder = arguments, Path(arguments.encoder or quickstart_folder())
         self.seeds = [int(seed) for seed in arguments.seeds.split(",")]
+        self.path = Path(arguments.rows)
         self.corpora: dict[tuple[tuple[str, ...], int], Corpus] = {}
 
     def corpus(self, names: tuple[str, ...], train: int) -> Corpus:
@@ -176,7 +177,10 @@ class Runs:
         """One run and its rows; None where its rows are there."""
         corpus = self.corpus(names, train or self.arguments.train)
         label = variant(options, more)
-        if any(r.variant == label and r.seed == seed and r.split == split and r.dataset == corpus.name for r in rows()):
+        if any(
+            r.variant == label and r.seed == seed and r.split == split and r.dataset == corpus.name
+            for r in read_rows(self.path)
+        ):
             return None
         began = now()
         method, _, splits, seconds = self.made(options, corpus, seed, folder)
@@ -212,7 +216,7 @@ class Runs:
                 f" --test {self.arguments.test} --passages {self.arguments.passages}",
                 **surroundings(),
             )
-            append_row(ROWS, row)
+            append_row(self.path, row)
         print(f"{corpus.name} {split} seed {seed} {label}: EM {scores['exact_match']:.1f} F1 {scores['f1']:.1f}")
         return method
 
@@ -225,7 +229,7 @@ class Runs:
             self.run(options, self.seeds[0], split="dev")
 
     def best(self) -> None:
-        own = [r for r in latest(rows()) if r.split == "dev" and r.metric == "exact_match"]
+        own = [r for r in latest(read_rows(self.path)) if r.split == "dev" and r.metric == "exact_match"]
         chosen = max(own, key=lambda r: r.value).variant
         options = next(o for o in SEARCH if variant(o) == chosen)
         for seed in self.seeds:
@@ -261,7 +265,9 @@ class Runs:
     def timing(self, repeats: int = 7) -> None:
         """A training step and an answering pass over one batch of 16 questions, the designs in turn: CPU seconds,
         minima; as a ratio to FiD."""
-        best = next((r.variant for r in rows() if "blocks" in r.variant and r.split == "test"), variant(SEARCH[0]))
+        best = next(
+            (r.variant for r in read_rows(self.path) if "blocks" in r.variant and r.split == "test"), variant(SEARCH[0])
+        )
         designs = [{"live": live} for live in CURVE] + [o for o in SEARCH if variant(o) == best]
         corpus = self.corpus(SOURCE, self.arguments.train)
         steps = [step for options in designs for step in [self.step(options, corpus)]]
@@ -289,7 +295,7 @@ class Runs:
                     command="python experiments/lumen/reading.py timing",
                     **surroundings(),
                 )
-                append_row(ROWS, row)
+                append_row(self.path, row)
                 print(f"{variant(options)} {metric} {100 * value:.1f} %")
 
     def step(self, options: Mapping[str, Any], corpus: Corpus) -> Any:
@@ -315,10 +321,6 @@ class Runs:
         return once
 
 
-def rows() -> list[ResultsRow]:
-    return read_rows(ROWS)
-
-
 def parts(names: Sequence[str]) -> Iterator[str]:
     every = ("curve", "search", "best", "ablations", "transfer", "timing")
     yield from (name for name in every if not names or name in names)
@@ -332,6 +334,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=1000)
     parser.add_argument("--passages", type=int, default=2)
     parser.add_argument("--encoder", default="")
+    parser.add_argument("--rows", default=str(HERE / "rows.jsonl"))
     runs = Runs(parser.parse_args())
     torch.set_num_threads(1)
     for part in parts(runs.arguments.parts):
