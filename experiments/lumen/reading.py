@@ -186,7 +186,7 @@ class Runs:
         method, _, splits, seconds = self.made(options, corpus, seed, folder)
         if start is not None:
             carry(start, method)
-        home = WORK / "runs" / digest(f"{corpus.name} {label} {seed} {train}")[:12]
+        home = self.home(corpus, label, seed)
         scorers = {"answer": AnswerScorer()}
         done = fit(method, splits["train"], scorers, settings(seed), dev=splits["dev"], folder=home)
         found = evaluate(method, splits[split], scorers, 16)
@@ -219,6 +219,12 @@ class Runs:
             append_row(self.path, row)
         print(f"{corpus.name} {split} seed {seed} {label}: EM {scores['exact_match']:.1f} F1 {scores['f1']:.1f}")
         return method
+
+    def home(self, corpus: Corpus, label: str, seed: int) -> Path:
+        """Where a run keeps its checkpoint."""
+        own = self.arguments
+        count = len(corpus.splits["train"])
+        return WORK / "runs" / digest(f"{corpus.name} {count} {own.test} {own.passages} {label} {seed}")[:12]
 
     def curve(self) -> None:
         for seed, live in itertools.product(self.seeds, CURVE):
@@ -258,7 +264,7 @@ class Runs:
         self.run(options, seed)
         corpus = self.corpus(SOURCE, self.arguments.train)
         method, _, splits, _ = self.made(options, corpus, seed)
-        home = WORK / "runs" / digest(f"{corpus.name} {variant(options)} {seed} None")[:12]
+        home = self.home(corpus, variant(options), seed)
         fit(method, splits["train"], {"answer": AnswerScorer()}, settings(seed), dev=splits["dev"], folder=home)
         return method
 
