@@ -86,7 +86,7 @@ def answers_of(
     fits = np.flatnonzero(fits_window(model, documents))
     if len(fits) < len(documents):
         log.warning("%d texts are over the window: fine-tuning has no say on them", len(documents) - len(fits))
-    found = predictor.predict([documents[i] for i in fits], probabilities=True)
+    found = predictor.predict([documents[int(i)] for i in fits], probabilities=True)
     for place, answer in zip(fits, found, strict=True):
         said = answer[TASK][1]
         answers[place] = [said.get(str(label), 0.0) for label in range(n_classes)]

