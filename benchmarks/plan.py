@@ -7,8 +7,8 @@ encoder, Adapted and one task, as the command makes it; then all is really done:
 Adapted are trained for --epochs epochs and `live_mix` (two blocks) and whole fine-tuning for one, by the library's own
 loop. Loading is left out on both sides, of the break-even points too. Two virtual cores may be one real one, so other
 work slows down either half by as much as it likes: a round in which other processes used more than a tenth of a core is
-kept in the file and not counted. Prints the parts as JSON, then one ratio: each figure's median over the counted rounds
-of predicted to actual, the one furthest from 1; the goal is 0.8 to 1.25.
+kept in the file and not counted. Rounds that FILE holds already are counted too. Prints the parts as JSON, then one
+ratio: each figure's median prediction to its median actual value, the one furthest from 1; the goal is 0.8 to 1.25.
 """
 
 import argparse
@@ -123,29 +123,40 @@ def _elsewhere() -> float:
     return (user + nice + system) / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
+def _earlier(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rounds of an earlier run of the same size."""
+    if not (options.out and Path(options.out).exists()):
+        return []
+    found = json.loads(Path(options.out).read_text())
+    same = (found["sentences"], found["budget_s"]) == (options.sentences, options.budget_seconds)
+    return list(found["rounds"]) if same else []
+
+
+def _median(rounds: Sequence[dict[str, Any]], half: str, name: str) -> float:
+    return statistics.median(one[half][name] for one in rounds) if rounds else math.nan
+
+
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A plan and the real thing, round by round."""
-    started = now()
+    started, rounds = now(), _earlier(options)
     documents = documents_of(options.conllu, options.sentences)
     corpus = Corpus(documents, "deprel" if options.conllu else "punct", folder)
-    rounds = []
-    for number in range(options.rounds):
+    for number in range(len(rounds), len(rounds) + options.rounds):
         before = time.perf_counter(), _elsewhere()
         said = with_break_even(predicted(forecast(corpus.config(number), options.budget_seconds)))
         done = with_break_even(actual(corpus, folder / f"store-{number}", number, options))
-        ratios = {name: said[name] / done[name] for name in said}
         others = (_elsewhere() - before[1]) / (time.perf_counter() - before[0])
-        rounds.append({"others_cores": others, "predicted": said, "actual": done, "ratios": ratios})
+        rounds.append({"others_cores": others, "predicted": said, "actual": done})
         print(json.dumps(rounds[-1]), flush=True)
-    counted = [one["ratios"] for one in rounds if one["others_cores"] <= BUSY]
-    medians = {name: statistics.median(one[name] for one in counted) for name in rounds[0]["ratios"] if counted}
+    counted = [one for one in rounds if one["others_cores"] <= BUSY]
+    ratios = {name: _median(counted, "predicted", name) / _median(counted, "actual", name) for name in said}
     return {
         "sentences": len(documents),
         "budget_s": options.budget_seconds,
         "rounds": rounds,
         "counted": len(counted),
-        "ratios": medians,
-        "ratio": max(medians.values(), key=lambda ratio: abs(math.log(ratio)), default=math.nan),
+        "ratios": ratios,
+        "ratio": max(ratios.values(), key=lambda ratio: abs(math.log(ratio))),
         "started": started,
         **surroundings(),
     }
