@@ -118,8 +118,8 @@ class Rehearsal:
         """Seconds of an epoch by the number of live blocks, and how many training items were left out.
 
         One and two blocks on the mix of the stored views (`live_mix`) and all of them from piece ids (`finetune`) are
-        timed, batch by batch, by strata of their work; numbers between are interpolated. Tasks share the blocks. Items over
-        the encoder's window, which live blocks refuse, are left out.
+        timed, batch by batch, by strata of their work; numbers between are interpolated. Tasks share the blocks. Items
+        over the encoder's window, which live blocks refuse, are left out.
         """
         own = replace(self, items=self.items.within(model.window))
         size, n_blocks = own.batch_items, model.n_blocks
