@@ -1,6 +1,6 @@
 """The nouns: small frozen values that cross the walls between rooms. Nothing here imports torch.
 
-Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch
+Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch   Q queries   K neighbours
 """
 
 import hashlib
@@ -16,7 +16,23 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DTYPES", "IGNORE", "Document", "Edit", "Encoder", "Encoding", "Method", "Pieces", "Spec", "item_key"]
+__all__ = [
+    "DTYPES",
+    "IGNORE",
+    "Answer",
+    "Document",
+    "Edit",
+    "Encoder",
+    "Encoding",
+    "Method",
+    "Neighbours",
+    "Passage",
+    "Pieces",
+    "Question",
+    "Spec",
+    "Texts",
+    "item_key",
+]
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 """Storage types a store knows."""
@@ -45,7 +61,8 @@ class Document:
 
     `columns` holds one string a word under the reader's column names ("upos", "tag", ...); `meta` holds one value a
     document ("label", "url", ...). `place` is "file:line" and goes into every error about this document. `pair` is the
-    second text of a pair input ("" where there is none); an encoder is shown both at once.
+    second text of a pair input ("" where there is none); an encoder is shown both at once. `sentences` are the text's,
+    for encoders that give one vector a sentence (`corpus.text.with_sentences` cuts them).
     """
 
     id: str
@@ -55,6 +72,7 @@ class Document:
     meta: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
     pair: str = ""
+    sentences: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, values in self.columns.items():
@@ -67,6 +85,77 @@ class Document:
     def key(self) -> str:
         """Content address of this document; see `item_key`."""
         return item_key(self.words, self.text, self.pair)
+
+    def key_in(self, unit: str) -> str:
+        """Content address of what a store of this `Spec.unit` keeps: pieces (`key`), a row a sentence, or one row.
+
+        Of the same document these three differ. A row a sentence is addressed by the sentences alone.
+        """
+        if unit not in ("sentence", "text"):
+            return self.key
+        shown = ["sentences", *self.sentences] if unit == "sentence" else ["row", self.key]
+        return hashlib.sha256(json.dumps(shown, ensure_ascii=True).encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text that questions are answered from, often a window of a longer one.
+
+    A window's `source` is the id of the longer text, and `start` the character of it at which this one begins, so that
+    character c of `text` is character start + c of the source. A whole text has no source. `place` is "file:line".
+    """
+
+    id: str
+    title: str = ""
+    text: str = ""
+    source: str = ""
+    start: int = 0
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A text, gold or given, and where it stands: characters `start`:`end` of the passage with id `passage`.
+
+    Both are -1 for one that stands nowhere in particular: generated, or gold of a file that gives strings only.
+    The empty text says "no answer", which is an outcome like any other.
+    """
+
+    text: str
+    passage: str = ""
+    start: int = -1
+    end: int = -1
+    score: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.start == self.end == -1 or (self.passage and 0 <= self.start <= self.end)):
+            raise ConfigError(
+                f"an answer stands at characters start:end of a passage, or nowhere (-1, -1); not at "
+                f"{self.start}:{self.end} of {self.passage!r}."
+            )
+
+    @property
+    def located(self) -> bool:
+        """Whether it is known where it stands."""
+        return self.start >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with what its file says of it.
+
+    `answers` are alternatives, each right; () where none is known. That nothing is the right answer is an answer, the
+    one with the empty text. `passages` are those given with the question, in the file's order, and `relevant` the ids
+    of passages judged to answer it, given or not. `meta` and `place` are as a Document's.
+    """
+
+    id: str
+    text: str
+    answers: tuple[Answer, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+    relevant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +181,42 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def n_windowed(self) -> int:
+        """1 where this is longer than a window, else 0."""
+        return int(len(self.windows) > 1)
+
+    @property
+    def n_unknown(self) -> int:
+        """Words without a piece of their own."""
+        return len(self.unknown_words)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """An item whose rows are whole texts (its sentences, or one), each cut into pieces; a text may be there twice."""
+
+    key: str
+    texts: tuple[Pieces, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def word(self) -> np.ndarray:
+        """Int32 [T]: rows are numbered, none is special."""
+        return np.arange(len(self.texts), dtype=np.int32)
+
+    @property
+    def n_windowed(self) -> int:
+        """Texts longer than a window."""
+        return sum(text.n_windowed for text in self.texts)
+
+    @property
+    def n_unknown(self) -> int:
+        """Words without a piece of their own."""
+        return sum(text.n_unknown for text in self.texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -107,7 +232,9 @@ class Spec:
     """Everything that made a store. Two stores with equal Specs hold equal vectors for equal content.
 
     `encoder` and `revision` are names for people and are not compared; the three hashes are.
-    `layers` are view numbers, 0 the embeddings, `n_blocks` the last block.
+    `layers` are view numbers, 0 the embeddings, `n_blocks` the last block. `unit` says what a row is: a "piece", a
+    "sentence" (an item is a document), or a whole "text"; `pooling` how the pieces of a row were made one vector:
+    "mean" or "cls", "+l2" where it was then scaled to length 1.
     """
 
     encoder: str
@@ -157,6 +284,20 @@ class Spec:
             return cls(**{**values, "layers": tuple(values["layers"])})
         except (TypeError, KeyError) as problem:
             raise ConfigError(f"incomplete Spec: {problem}.") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """Of each query its K nearest rows, nearest first: `ids` int64 [Q, K], never -1, and `scores` fp32 [Q, K].
+
+    A score is the squared distance ("l2"; 0 is nearest), the inner product ("ip") or the cosine ("cosine").
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @runtime_checkable

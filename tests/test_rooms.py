@@ -8,7 +8,7 @@ import encodeonce
 
 ROOT = Path(encodeonce.__file__).parent
 FLOORS = [
-    {"types", "errors", "resolve", "spans", "graphs"},
+    {"types", "errors", "resolve", "spans", "graphs", "prompts"},
     {"corpus", "nn", "metrics", "costs"},
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask"},

@@ -4,6 +4,17 @@ from .batch import Batch, Choice
 from .cut import Cut
 from .examples import Examples, Source, Supervised
 from .memory import Memory
-from .plan import planned
+from .plan import count_by_pieces, planned, planned_by_pieces
 
-__all__ = ["Batch", "Choice", "Cut", "Examples", "Memory", "Source", "Supervised", "planned"]
+__all__ = [
+    "Batch",
+    "Choice",
+    "Cut",
+    "Examples",
+    "Memory",
+    "Source",
+    "Supervised",
+    "count_by_pieces",
+    "planned",
+    "planned_by_pieces",
+]

@@ -1,32 +1,45 @@
-"""Which items share a batch."""
+"""Which items share a batch: so many of them, or as many as hold so many pieces.
+
+Axes: N items   B items of a batch   K batches
+"""
 
 import numpy as np
 from jaxtyping import Int
 
-__all__ = ["planned"]
+from ..errors import ConfigError
 
-POOL = 4
-"""Batches in a bucketing pool: items are sorted by length among POOL x size neighbours of the shuffled order.
-
-Enough to keep padding low where tensors are padded (no compiled kernel), and little enough that the longest batch,
-which sets the peak memory, stays within about twice the mean one.
-"""
+__all__ = ["count_by_pieces", "planned", "planned_by_pieces"]
 
 
-def planned(
-    lengths: Int[np.ndarray, " N"], size: int, order: np.random.Generator | None
-) -> list[Int[np.ndarray, " B"]]:
-    """Which items go into which batch; ceil(N / size) batches, all of `size` items but one.
+def planned(n: int, size: int, order: np.random.Generator | None) -> list[Int[np.ndarray, " B"]]:
+    """Which of `n` items go into which batch; ceil(n / size) batches, all of `size` items but the last.
 
-    In length buckets in an order drawn from `order`, or as they stand where it is None.
+    Drawn from `order`, or as they stand where it is None. Never by length: a packed batch needs no items of like
+    length, and buckets cost accuracy where steps are few (docs/decisions.md).
     """
-    n = len(lengths)
-    if order is None:
-        return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    shuffled = order.permutation(n)
-    batches = []
-    for start in range(0, n, POOL * size):
-        pool = shuffled[start : start + POOL * size]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[at : at + size] for at in range(0, len(pool), size)]
-    return [batches[i] for i in order.permutation(len(batches))]
+    items = np.arange(n) if order is None else order.permutation(n)
+    return [items[start : start + size] for start in range(0, n, size)]
+
+
+def count_by_pieces(lengths: Int[np.ndarray, " N"], pieces: int) -> int:
+    """How many batches `planned_by_pieces` makes: ceil(all pieces / `pieces`), and never more than items."""
+    if pieces < 1:
+        raise ConfigError(f"a batch of {pieces} pieces must have at least 1.")
+    return min(len(lengths), -(-int(lengths.sum()) // pieces))
+
+
+def planned_by_pieces(
+    lengths: Int[np.ndarray, " N"], pieces: int, order: np.random.Generator
+) -> list[Int[np.ndarray, " B"]]:
+    """Batches of equal shares of all pieces, about `pieces` each, half an item more or less at both ends.
+
+    Drawn from `order`; the number of batches is the same in every epoch.
+    """
+    count = count_by_pieces(lengths, pieces)
+    items = order.permutation(len(lengths))
+    until = np.cumsum(lengths[items])
+    share = np.arange(1, count) * (until[-1] / count)
+    ends = np.searchsorted(until - lengths[items] / 2, share)
+    step = np.arange(count - 1)
+    ends = np.maximum(np.maximum.accumulate(ends - step), 1) + step  # no batch is empty, nor the rest for those to come
+    return np.split(items, np.minimum(ends, len(items) - count + 1 + step))

@@ -167,7 +167,8 @@ class Comparison:
         """What all rows of a cell say alike."""
         material, layers = self.material, done.method.layers
         size = self.config.train.per_device_eval_batch_size
-        share = settings.per_device_train_batch_size / size / len(done.fit.epochs)
+        batches = done.fit.steps * settings.gradient_accumulation_steps
+        share = len(material.splits["train"]) / batches / size  # epochs x batch of training, in batches of predicting
         nbytes = sum(file.stat().st_size for file in material.store.path.iterdir() if file.is_file())
         encoder = self.files.pass_seconds(
             layers, lambda: pass_seconds(material.model, material.splits["test"], layers, size)

@@ -148,6 +148,9 @@ class TrainSection(Section):
     )
     num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
     per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
+    per_device_train_batch_pieces: int = Field(
+        default=0, ge=0, description="pieces in a batch, however many documents that are; 0: count documents"
+    )
     per_device_eval_batch_size: int = Field(default=32, gt=0, description="documents in a batch of predicting")
     gradient_accumulation_steps: int = Field(default=1, gt=0, description="batches to an optimiser step")
     seed: int = Field(default=42, ge=0, description="start values, order and dropout")

@@ -121,7 +121,7 @@ def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> Material:
     encoded = steps.encode(store, everything, model)
     tasks = tuple(named(task).learn(splits["train"]) for task in NOTHING)
     report = encoded.report
-    speed = f", {encoded.pieces_per_second:,.0f} pieces/s" if encoded.pieces_per_second else "; encoder not loaded"
+    speed = f", {encoded.rows_per_second:,.0f} pieces/s" if encoded.rows_per_second else "; encoder not loaded"
     log.info(
         "encode     %s, %d layers: %s hits, %s misses, %.1f s%s",
         name,

@@ -12,6 +12,7 @@ from ..errors import ConfigError
 from .options import columns_option, format_option, json_option, layers_of, set_option
 
 if TYPE_CHECKING:
+    from ..encoders.pretrained import Pretrained
     from ..types import Spec
     from .config import Config
     from .steps import Encoded, Plan
@@ -29,6 +30,11 @@ __all__ = ["encode"]
     "--compute", type=click.Choice(["fp32", "bf16x3", "bf16"]), help="The encoder's arithmetic.  [default: fp32]"
 )
 @click.option("--window", type=int, help="Pieces the encoder sees at once.  [default: its limit]")
+@click.option(
+    "--unit", type=click.Choice(["piece", "sentence", "text"]), default="piece", help="What a row is.  [default: piece]"
+)
+@click.option("--pooling", type=click.Choice(["mean", "cls"]), help="Pieces to a sentence or text.  [default: mean]")
+@click.option("--normalize", is_flag=True, help="Scale each sentence or text to length 1.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.option("--max-gb", type=float, help="Refuse before writing if the store would become larger (10^9 bytes).")
 @click.option("--num-shards", type=click.IntRange(min=1), default=1, help="Jobs that fill this store together.")
@@ -45,6 +51,9 @@ def encode(
     dtype: str | None,
     compute: str | None,
     window: int | None,
+    unit: str,
+    pooling: str | None,
+    normalize: bool,
     dry_run: bool,
     max_gb: float | None,
     num_shards: int,
@@ -58,22 +67,33 @@ def encode(
 
     Give a config, whose train, dev and test files are encoded, or files with --encoder and -o. What is stored
     already is not computed again; where nothing is missing, the encoder is not even loaded.
+
+    With --unit sentence a document is an item with a row a sentence, with --unit text it is one row; with files, the
+    last layer alone is then kept unless --layers says otherwise.
     """
     if shard_index >= num_shards:
         raise click.UsageError(f"--shard-index {shard_index} must be less than --num-shards {num_shards}.")
+    if unit == "piece" and (pooling or normalize):
+        raise click.UsageError("--pooling and --normalize need --unit sentence or --unit text.")
     given = {"encoder": encoder, "store": store, "dtype": dtype, "compute": compute, "window": window}
     chosen = {key: value for key, value in given.items() if value is not None}
     if layers is not None:
         chosen["layers"] = layers_of(layers)  # type: ignore[assignment]
+    elif unit != "piece" and not _is_config(files):
+        chosen["layers"] = "last"
     config = _config(files, chosen, format, columns, changes)
+    from ..encoders.pooled import Pooled
     from ..store import Store
     from . import steps
 
-    model = steps.pretrained(config)
-    spec = steps.spec_of(config, model)
-    path = Path(config.store)
+    model: Pretrained | Pooled = steps.pretrained(config)
     names = [*config.data.train, *config.data.dev, *config.data.test]
     documents = steps.documents_of(names, config.data.format, config.data.columns)
+    if unit != "piece":
+        model = Pooled(steps.pretrained(config), unit, pooling or "mean", normalize=normalize)
+        documents = steps.with_rows(documents, unit)
+    spec = steps.spec_of(config, model)
+    path = Path(config.store)
     if dry_run:
         plan = steps.planned(path, spec, documents, model)
         click.echo(json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan))
@@ -82,6 +102,10 @@ def encode(
     max_bytes = None if max_gb is None else int(max_gb * 1e9)
     done = steps.encode(opened, documents, model, max_bytes=max_bytes, part=(shard_index, num_shards))
     click.echo(json.dumps({"store": config.store, **done.to_json()}) if as_json else _done_text(config, spec, done))
+
+
+def _is_config(files: tuple[str, ...]) -> bool:
+    return len(files) == 1 and files[0].endswith(".toml")
 
 
 def _config(
@@ -94,7 +118,7 @@ def _config(
     """The config file with the flags put in, or one made of the flags alone."""
     from .config import load, parse
 
-    if len(files) == 1 and files[0].endswith(".toml"):
+    if _is_config(files):
         config = load(Path(files[0]), changes)
         data = {key: value for key, value in (("format", format), ("columns", columns)) if value is not None}
         values = {**config.model_dump(), **chosen}
@@ -114,7 +138,8 @@ def _config(
 
 def _head(config: "Config", spec: "Spec") -> str:
     layers = ", ".join(map(str, spec.layers))
-    return f"store      {config.store}: {spec.encoder}, layers {layers}, width {spec.width}, {spec.dtype}"
+    pooled = "" if spec.unit == "piece" else f", a row a {spec.unit} ({spec.pooling})"
+    return f"store      {config.store}: {spec.encoder}, layers {layers}, width {spec.width}, {spec.dtype}{pooled}"
 
 
 def _plan_text(config: "Config", spec: "Spec", plan: "Plan") -> str:
@@ -123,7 +148,7 @@ def _plan_text(config: "Config", spec: "Spec", plan: "Plan") -> str:
             _head(config, spec),
             f"documents  {plan.asked:,}: {plan.hits:,} stored already, {plan.duplicates:,} repeated, "
             f"{plan.missing:,} missing",
-            f"to write   {plan.rows:,} rows (pieces), {plan.bytes:,} bytes ({plan.bytes / 1e6:.1f} MB)",
+            f"to write   {plan.rows:,} rows ({spec.unit}s), {plan.bytes:,} bytes ({plan.bytes / 1e6:.1f} MB)",
             "Nothing was written.",
         ]
     )
@@ -137,15 +162,16 @@ def _done_text(config: "Config", spec: "Spec", done: "Encoded") -> str:
         _head(config, spec),
         f"documents  {report.asked:,}: {report.hits:,} hits ({100 * report.hits / max(1, distinct):.1f} %), "
         f"{report.written:,} misses, {report.duplicates:,} repeated{elsewhere}",
-        f"written    {report.rows:,} pieces, {report.bytes:,} bytes in {report.shards} shards",
+        f"written    {report.rows:,} {spec.unit}s, {report.bytes:,} bytes in {report.shards} shards",
     ]
-    if done.pieces_per_second is None:
+    if done.rows_per_second is None:
         lines.append(f"time       {done.seconds:.1f} s" + ("" if done.encoder_loaded else "; encoder not loaded"))
     else:
-        lines.append(f"time       {done.seconds:.1f} s, {done.pieces_per_second:,.0f} pieces/s")
+        lines.append(f"time       {done.seconds:.1f} s, {done.rows_per_second:,.0f} {spec.unit}s/s")
     if report.windowed:
+        items = "items" if spec.unit == "piece" else f"{spec.unit}s"
         lines.append(
-            f"windowed   {report.windowed:,} items are longer than {spec.window} pieces and were cut with overlap"
+            f"windowed   {report.windowed:,} {items} are longer than {spec.window} pieces and were cut with overlap"
         )
     if report.unknown_words:
         lines.append(

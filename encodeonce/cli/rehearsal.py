@@ -32,7 +32,7 @@ __all__ = ["Items", "Rehearsal"]
 
 STRATA = 3
 SAMPLED_BATCHES = 8
-"""Batches in one timed round of a cached method; two bucketing pools."""
+"""Batches in one timed round of a cached method."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Rehearsal:
         own = replace(self, items=self.items.within(model.window))
         size, n_blocks = self.settings.per_device_train_batch_size, model.n_blocks
         drawn = own.items.drawn(len(own.items.pieces), order)
-        plan = [drawn[batch] for batch in planned(own.items.lengths[drawn], size, order)]
+        plan = [drawn[batch] for batch in planned(len(drawn), size, order)]
         timers = {depth: _LiveStep(own, model, depth, compute) for depth in sorted({1, n_blocks})}
         plan.sort(key=timers[n_blocks].macs)
         costs = {depth: np.array([timer.macs(batch) for batch in plan]) for depth, timer in timers.items()}

@@ -145,6 +145,7 @@ def _comparable(config: Config) -> dict[str, Any]:
     for key in ("seed", "learning_rate", "logging_steps", "save_steps", "per_device_eval_batch_size"):
         train.pop(key)
     train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
+    train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
     data.pop("train_fraction")
     for split in ("train", "dev", "test"):
         data[split] = [os.path.abspath(name) for name in data[split]]

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..corpus import read
+from ..corpus.text import with_sentences
+from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..store import FillReport, Store, estimate
 from ..types import Document, Spec
@@ -19,7 +21,18 @@ from .quickstart import QUICKSTART, QUICKSTART_MODEL, encoder_name
 if TYPE_CHECKING:
     from .config import Config
 
-__all__ = ["Encoded", "Plan", "documents_of", "encode", "label_of", "planned", "pretrained", "recorded", "spec_of"]
+__all__ = [
+    "Encoded",
+    "Plan",
+    "documents_of",
+    "encode",
+    "label_of",
+    "planned",
+    "pretrained",
+    "recorded",
+    "spec_of",
+    "with_rows",
+]
 
 log = logging.getLogger("encodeonce")
 
@@ -45,12 +58,13 @@ class Encoded:
     encoder_loaded: bool
 
     @property
-    def pieces_per_second(self) -> float | None:
+    def rows_per_second(self) -> float | None:
+        """Pieces, or sentences or texts where rows are these."""
         return self.report.rows / self.seconds if self.report.rows else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `seconds` is wall time."""
-        rest = {"seconds": self.seconds, "pieces_per_s": self.pieces_per_second, "encoder_loaded": self.encoder_loaded}
+        rest = {"seconds": self.seconds, "rows_per_s": self.rows_per_second, "encoder_loaded": self.encoder_loaded}
         return {**asdict(self.report), **rest}
 
 
@@ -66,7 +80,16 @@ def pretrained(config: "Config") -> Pretrained:
     return Pretrained(encoder_name(config.encoder), compute=config.compute, window=config.window)
 
 
-def spec_of(config: "Config", model: Pretrained) -> Spec:
+def with_rows(documents: Sequence[Document], unit: str) -> list[Document]:
+    """The documents that have a row of this unit: with their sentences where rows are these. Others are counted."""
+    cut = with_sentences(documents) if unit == "sentence" else list(documents)
+    kept = [d for d in cut if (d.sentences if unit == "sentence" else d.words or d.text.strip())]
+    if len(kept) < len(cut):
+        log.warning("%d of %d documents have no %s and are left out", len(cut) - len(kept), len(cut), unit)
+    return kept
+
+
+def spec_of(config: "Config", model: Pretrained | Pooled) -> Spec:
     """What must have made the config's store. A folder is named absolutely, the packaged encoder by its name."""
     return replace(model.spec(config.layers, config.dtype), encoder=_named(config.encoder))
 
@@ -87,10 +110,11 @@ def label_of(encoder: str) -> str:
     return Path(encoder).resolve().name if Path(encoder).is_dir() or encoder.startswith("/") else encoder
 
 
-def planned(path: Path, spec: Spec, documents: Sequence[Document], model: Pretrained) -> Plan:
+def planned(path: Path, spec: Spec, documents: Sequence[Document], model: Pretrained | Pooled) -> Plan:
     """Count without writing anything; the encoder's tokenizer is used, its weights are not loaded."""
-    distinct = {document.key: document for document in reversed(documents)}
-    keys = list(dict.fromkeys(document.key for document in documents))
+    named = [document.key_in(spec.unit) for document in documents]
+    distinct = dict(zip(reversed(named), reversed(documents), strict=True))
+    keys = list(dict.fromkeys(named))
     if (path / "store.json").exists():
         store = Store.open(path, spec)
         spec, keys = store.spec, [keys[position] for position in store.missing(keys)]
@@ -103,7 +127,7 @@ def planned(path: Path, spec: Spec, documents: Sequence[Document], model: Pretra
 def encode(
     store: Store,
     documents: Sequence[Document],
-    model: Pretrained,
+    model: Pretrained | Pooled,
     *,
     max_bytes: int | None = None,
     part: tuple[int, int] = (0, 1),
@@ -112,7 +136,7 @@ def encode(
     from tqdm import tqdm
 
     began = time.perf_counter()
-    with tqdm(unit=" pieces", unit_scale=True, desc="encode", disable=None, leave=False) as bar:
+    with tqdm(unit=f" {store.spec.unit}s", unit_scale=True, desc="encode", disable=None, leave=False) as bar:
 
         def progress(done: int, total: int) -> None:
             bar.total = total

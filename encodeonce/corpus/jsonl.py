@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ConfigError, DataError
 from ..types import Document
+from ._fields import kind, strings
 from ._files import BOM, Target, lines, stem, write_text
 from ._format import Format, refuse_empty_pair
 
@@ -25,8 +26,9 @@ _BLANK = BOM + " \t\r\n"
 def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) -> list[Document]:
     """Every object of a file. `columns` names fields, our name first: {"words": "tokens", "labels": "ner"}.
 
-    Without it, "words" (or "tokens"), "text" and "pair", the second text of a pair, are found by name. `id` is the
-    object's "id", or "name:ordinal".
+    Without it, "words" (or "tokens"), "text", "pair", the second text of a pair, and "sentences", those of the text
+    (which is them with blanks between where there is none), are found by name. `id` is the object's "id", or
+    "name:ordinal".
     Raises DataError with file:line for bad JSON, for a line that is no object, and for fields of the wrong kind.
     """
     name = stem(path)
@@ -81,6 +83,8 @@ def _object(item: Document) -> tuple[str, dict[str, Any], str]:
         value["text"] = item.text
     if item.pair:
         value["pair"] = item.pair
+    if item.sentences:
+        value["sentences"] = list(item.sentences)
     value.update({name: list(column) for name, column in item.columns.items() if name != "form"})
     value.update({k: v for k, v in item.meta.items() if v is None or isinstance(v, (str, int, float, list, dict))})
     return item.place or item.id, value, ""
@@ -115,24 +119,27 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
             raise DataError(f"{place}: no field {field!r} ({name}). There is: {', '.join(value)}.")
     words_field = named.get("words") or next((field for field in WORDS if field in value), "")
     text_field, pair_field = named.get("text", "text"), named.get("pair", "pair")
-    words = _strings(value[words_field], words_field, place) if words_field else ()
-    text = value.get(text_field, "")
-    if not words_field and text_field not in value:
+    words = strings(value[words_field], words_field, place) if words_field else ()
+    sentences_field = named.get("sentences", "sentences")
+    sentences = _sentences(value, sentences_field, place, bool(words_field), "sentences" in named)
+    text = value.get(text_field, " ".join(sentences))
+    if not words_field and text_field not in value and not sentences:
         raise DataError(
-            f"{place}: neither 'words' (or 'tokens') nor 'text'. There is: {', '.join(value) or 'nothing'}."
+            f"{place}: neither 'words' (or 'tokens') nor 'text' nor 'sentences'. There is: "
+            f"{', '.join(value) or 'nothing'}."
         )
     pair = value.get(pair_field)
     if pair is not None and not isinstance(pair, str) and "pair" not in named:
         pair, pair_field = None, ""  # a field of that name which is something else
     for field, content in ((text_field, text), (pair_field, "" if pair is None else pair)):
         if not isinstance(content, str):
-            raise DataError(f"{place}: {field!r} is a {_kind(content)}; it must be a string.")
+            raise DataError(f"{place}: {field!r} is a {kind(content)}; it must be a string.")
     refuse_empty_pair(pair, place)
     per_word: dict[str, tuple[str, ...]] = {}
     meta: dict[str, Any] = {}
     ours = {field: name for name, field in named.items()}
     for field, content in value.items():
-        if field in (words_field, text_field, pair_field, "id"):
+        if field in (words_field, text_field, pair_field, "id") or (sentences and field == sentences_field):
             continue
         name = ours.get(field, field)
         labels = isinstance(content, list) and bool(words_field) and (field == "labels" or field in ours)
@@ -141,7 +148,17 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
         else:
             meta[name] = content
     own = value.get("id")
-    return Document(ordinal if own is None else str(own), words, text, per_word, meta, place, pair or "")
+    name = ordinal if own is None else str(own)
+    return Document(name, words, text, per_word, meta, place, pair or "", sentences)
+
+
+def _sentences(value: dict[str, Any], field: str, place: str, has_words: bool, asked: bool) -> tuple[str, ...]:
+    """The sentences of an object; none where a field of that name is something else and was not asked for."""
+    content = value.get(field)
+    if content is None or has_words:
+        return ()
+    listed = isinstance(content, list) and all(isinstance(item, str) for item in content)
+    return strings(content, field, place) if listed or asked else ()
 
 
 def _is_column(content: Any, n: int) -> bool:
@@ -149,19 +166,10 @@ def _is_column(content: Any, n: int) -> bool:
 
 
 def _labels(content: Any, field: str, n: int, place: str) -> tuple[str, ...]:
-    values = _strings(content, field, place)
+    values = strings(content, field, place)
     if len(values) != n:
         raise DataError(f"{place}: {field!r} has {len(values)} labels for {n} words.")
     return values
-
-
-def _strings(content: Any, field: str, place: str) -> tuple[str, ...]:
-    if not isinstance(content, list):
-        raise DataError(f"{place}: {field!r} is a {_kind(content)}; it must be a list of strings.")
-    for index, item in enumerate(content):
-        if not isinstance(item, str):
-            raise DataError(f"{place}: {field!r}[{index}] is a {_kind(item)} ({item!r}); it must be a string.")
-    return tuple(content)
 
 
 def _check_unicode(string: str, place: str) -> None:
@@ -176,10 +184,6 @@ def _field(name: str, field: int | str) -> str:
     if not isinstance(field, str):
         raise ConfigError(f"columns: {name!r} is {field!r}; fields of this format are named.")
     return field
-
-
-def _kind(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
 
 
 FORMATS = (Format("jsonl", (".jsonl", ".ndjson"), read, write),)

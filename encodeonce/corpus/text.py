@@ -7,6 +7,7 @@ sentences and words are in order, never overlap, and every character that is not
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from ..types import Document
 from ._files import BOM, Target, body, lines, stem, write_text
 from ._format import Format
 
-__all__ = ["FORMATS", "UNITS", "read", "sentences", "split", "words", "write"]
+__all__ = ["FORMATS", "UNITS", "read", "sentences", "split", "with_sentences", "words", "write"]
 
 UNITS = ("line", "paragraph", "sentence")
 
@@ -176,6 +177,21 @@ def split(document: Document, *, cut: bool = True) -> list[Document]:
             )
         )
     return [d for d in found if d.words]
+
+
+def with_sentences(documents: Iterable[Document]) -> list[Document]:
+    """The documents with the sentences of their texts; a document that has its own keeps them.
+
+    A text without a sentence (white space) stays without. DataError for words without a text and for a pair.
+    """
+    found = []
+    for document in documents:
+        if document.pair or (document.words and not document.text):
+            what = "a pair of texts" if document.pair else "a list of words without a text"
+            raise DataError(f"{document.place or document.id}: {what} is not cut into sentences.")
+        cut = document.sentences or tuple(document.text[a:b] for a, b in sentences(document.text))
+        found.append(replace(document, sentences=cut))
+    return found
 
 
 def read(

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..costs import Shape
 from ..errors import ConfigError, EncoderError
+from ..prompts import Prompt
 from ..resolve import resolve
 from ..types import Document, Pieces, Spec
 from . import checkpoint
@@ -24,6 +25,7 @@ from .shape import shape_of
 if TYPE_CHECKING:
     from .masked_lm import MaskedLM
     from .pieces import Cutter
+    from .prompter import Prompter
     from .stack import Stack
 
 __all__ = ["Pretrained"]
@@ -154,6 +156,15 @@ class Pretrained:
     def stack(self) -> "Stack":
         """The frozen model as its family's `Encoder`, plain fp32, on the CPU; loaded once."""
         return self._plain
+
+    def prompter(self, prompt: Prompt, window: int | None = None) -> "Prompter":
+        """What lays documents into `prompt` for this tokenizer, at most `window` pieces long (None: its own limit).
+
+        EncoderError for a tokenizer without a mask piece, ConfigError for a label word of several pieces.
+        """
+        from .prompter import Prompter
+
+        return Prompter(self._cutter, prompt, self.window if window is None else min(window, self.window))
 
     def masked_lm(self) -> "MaskedLM":
         """The checkpoint's masked-language-model head, a fresh trainable copy; EncoderError where it has none."""

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..adapters import Adapter
-from ..batching import Batch, Examples, Source, Supervised, planned
+from ..batching import Batch, Examples, Source, Supervised, count_by_pieces, planned, planned_by_pieces
 from ..batching.ahead import ahead
 from ..batching.batch import collated
 from ..batching.buffers import Buffers
@@ -123,18 +123,31 @@ class Multitask(nn.Module):
         return choice.pooled(part.adapter.layer_weights(batch.packed, choice.packed))
 
     def batches(self, examples: Examples, *, size: int, order: np.random.Generator | None) -> Iterator[Batch]:
-        """All examples once: in length buckets in an order drawn from `order`, or as they stand where it is None.
+        """All examples once: in an order drawn from `order`, or as they stand where it is None.
 
         The order is drawn before the first batch. A batch's views lie in a buffer that is used again once the batch is
         garbage: keep the batch, not its views.
         """
         if size < 1:
             raise ConfigError(f"batch size {size} must be at least 1.")
-        return ahead(self._read(examples, planned(examples.lengths, size, order), size), self.read_ahead)
+        return self._ahead(examples, planned(len(examples), size, order), min(size, len(examples)))
 
-    def _read(self, examples: Examples, plan: Sequence[np.ndarray], size: int) -> Iterator[Batch]:
+    def count_of_pieces(self, examples: Examples, pieces: int) -> int:
+        """How many batches `batches_of_pieces` gives."""
+        return count_by_pieces(examples.lengths, pieces)
+
+    def batches_of_pieces(self, examples: Examples, *, pieces: int, order: np.random.Generator) -> Iterator[Batch]:
+        """As `batches`, each batch of about so many pieces whatever the number of items."""
+        plan = planned_by_pieces(examples.lengths, pieces, order)
+        return self._ahead(examples, plan, len(examples) / max(1, len(plan)))
+
+    def _ahead(self, examples: Examples, plan: Sequence[np.ndarray], size: int | float) -> Iterator[Batch]:
+        """The planned batches; `size` is the mean number of items."""
+        return ahead(self._read(examples, plan, size), self.read_ahead)
+
+    def _read(self, examples: Examples, plan: Sequence[np.ndarray], size: int | float) -> Iterator[Batch]:
         pieces = frozenset(self.part(name).piece for name in self.names)
-        scale = {name: 1 / (min(size, len(examples)) * units.scored) for name, units in examples.units.items()}
+        scale = {name: 1 / (size * units.scored) for name, units in examples.units.items()}
         buffers = Buffers()
         width = examples.source.spec.width
         upcoming = deque(plan)

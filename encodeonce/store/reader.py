@@ -96,6 +96,10 @@ class Store:
         if fresh:
             self._add(fresh)
 
+    def keys(self, documents: Sequence[Document]) -> list[str]:
+        """The key of each document in a store with rows of this kind (`Spec.unit`)."""
+        return [document.key_in(self.spec.unit) for document in documents]
+
     def missing(self, keys: Sequence[str]) -> list[int]:
         """Positions in `keys` of the first occurrence of every key that is not stored."""
         first: dict[str, int] = {}
@@ -191,13 +195,13 @@ class Store:
         for leftover in self.path.glob("store.json*.tmp"):
             remove_unheld(leftover)
         self.refresh()
-        keys = [document.key for document in documents]
+        keys = self.keys(documents)
         found = self._find(keys)
         missing = self.missing(keys)
         distinct = len(set(keys))
         jobs: list[Job] = []
         if missing:
-            items = dict(zip(missing, cut_items([documents[p] for p in missing], source), strict=True))
+            items = dict(zip(missing, cut_items([documents[p] for p in missing], source, self.spec.unit), strict=True))
             jobs = self._jobs(keys, found, items, shard_bytes, part)
             check_room(self.path, self.spec, jobs, max_bytes)
         written, nbytes = fill_shards(self.path, self.spec, jobs, source, progress)
@@ -212,8 +216,8 @@ class Store:
             rows=sum(len(pieces) for pieces in done),
             bytes=nbytes,
             shards=len(written),
-            windowed=sum(len(pieces.windows) > 1 for pieces in done),
-            unknown_words=sum(len(pieces.unknown_words) for pieces in done),
+            windowed=sum(pieces.n_windowed for pieces in done),
+            unknown_words=sum(pieces.n_unknown for pieces in done),
         )
 
     def _jobs(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,12 +28,12 @@ from torch import Tensor
 
 from ..costs import item_bytes
 from ..errors import ConfigError, StoreError, StoreFull
-from ..types import Document, Pieces, Spec
+from ..types import Document, Spec
 from .claim import Claim, is_held, room_for, write_atomically
 from .format import Layout, Manifest, key_bytes, shard_name, shard_size
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 
-__all__ = ["FillReport", "Item", "Source", "fill_shards", "plan"]
+__all__ = ["FillReport", "Item", "Source", "Uncoded", "fill_shards", "plan"]
 
 log = logging.getLogger("encodeonce")
 
@@ -42,14 +42,29 @@ Progress = Callable[[int, int], None]
 
 
 @runtime_checkable
+class Uncoded(Protocol):
+    """A document cut into T rows: `types.Pieces`, or `types.Texts` where a row is more than a piece."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def word(self) -> np.ndarray: ...
+    @property
+    def n_windowed(self) -> int: ...
+    @property
+    def n_unknown(self) -> int: ...
+    def __len__(self) -> int: ...
+
+
+@runtime_checkable
 class Source(Protocol):
     """What `fill` needs of an encoder."""
 
-    def cut(self, documents: Sequence[Document]) -> list[Pieces]:
-        """One Pieces a document, in order; the tokenizer's work only."""
+    def cut(self, documents: Sequence[Document]) -> Sequence[Uncoded]:
+        """One a document, in order; the tokenizer's work only."""
 
-    def encode(self, pieces: Sequence[Pieces], layers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-        """`(position in pieces, fp32 [L, T, D])` once for each position, in any order."""
+    def encode(self, pieces: Sequence[Any], layers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+        """`(position in pieces, fp32 [L, T, D])` once for each position, in any order; `pieces` are of `cut`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +81,9 @@ class FillReport:
     shards: int
     windowed: int
     unknown_words: int
-    """`elsewhere`: done by another writer meanwhile, or left to another part. `windowed`: written items longer than the
-    encoder's window. `unknown_words`: words of written items without a piece of their own."""
+    """`elsewhere`: done by another writer meanwhile, or left to another part. `windowed`: written items (texts, where a
+    row is one) longer than the encoder's window. `unknown_words`: words of written items without a piece of their own.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,7 @@ class Item:
     """One missing document, cut: its position in the caller's list and the name errors call it by."""
 
     where: str
-    pieces: Pieces
+    pieces: Uncoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,18 +334,22 @@ def check_part(part: tuple[int, int]) -> None:
         raise ConfigError(f"part={part} must be (index, count) with 0 <= index < count, e.g. (0, 4) ... (3, 4).")
 
 
-def cut_items(documents: Iterable[Document], source: Source) -> list[Item]:
-    """Cut documents; StoreError where the cutter loses one, changes its key or gives no rows."""
+def cut_items(documents: Iterable[Document], source: Source, unit: str) -> list[Item]:
+    """Cut documents; StoreError where the cutter loses one, gives another key than this unit's, or gives no rows."""
     documents = list(documents)
     cut = source.cut(documents)
     if len(cut) != len(documents):
         raise StoreError(f"cut gave {len(cut)} Pieces for {len(documents)} documents.")
     items = []
     for document, pieces in zip(documents, cut, strict=True):
-        where = f"{document.place or document.id} (item {document.key[:12]})"
-        if pieces.key != document.key:
-            raise StoreError(f"{where}: cut gave the key {pieces.key!r}; it must be the document's own.")
-        if len(pieces) == 0 or len(pieces.word) != len(pieces.ids):
+        key = document.key_in(unit)
+        where = f"{document.place or document.id} (item {key[:12]})"
+        if pieces.key != key:
+            raise StoreError(
+                f"{where}: cut gave the key {pieces.key!r}; it must be the document's own, as an item of a store whose "
+                f"rows are {unit}s: {key!r}."
+            )
+        if len(pieces) == 0 or len(pieces.word) != len(pieces):
             raise StoreError(
                 f"{where}: cut gave {len(pieces)} ids and {len(pieces.word)} words; it needs at least one row."
             )

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor, nn
 
-__all__ = ["Scorer", "SplitExamples", "Trainee"]
+__all__ = ["Scorer", "SizedByPieces", "SplitExamples", "Trainee"]
 
 
 @runtime_checkable
@@ -48,6 +48,17 @@ class Trainee(Protocol):
 
     def eval(self) -> Any:
         """Dropout off."""
+
+
+@runtime_checkable
+class SizedByPieces(Protocol):
+    """A method that can also size its batches by the pieces they hold (`Settings.per_device_train_batch_pieces`)."""
+
+    def count_of_pieces(self, examples: Any, pieces: int) -> int:
+        """How many batches an epoch has: the same in every one."""
+
+    def batches_of_pieces(self, examples: Any, *, pieces: int, order: np.random.Generator) -> Iterator[Any]:
+        """All examples once, about `pieces` pieces a batch; the order is drawn as in `Trainee.batches`."""
 
 
 @runtime_checkable

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from ..errors import ConfigError, DataError, RunError
 from . import Scorer, SplitExamples, Trainee
+from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
 from .log import RunLog
@@ -106,7 +107,7 @@ class _Loop:
         self.folder = folder
         self._check()
         self.log = RunLog(folder)
-        self.epoch_batches = math.ceil(len(train) / settings.per_device_train_batch_size)
+        self.epoch_batches = n_batches(method, train, settings)
         self.steps = total_steps(self.epoch_batches, settings)
         groups = groups_of(method, self.modules, settings)
         self.optimiser, self.schedule = optimiser_and_schedule(groups, self.steps, settings)
@@ -147,8 +148,7 @@ class _Loop:
         if self.at.batch == 0:
             self.at.order = dict(self.order.bit_generator.state)
         self.method.train()
-        size = self.settings.per_device_train_batch_size
-        batches = self.method.batches(self.train, size=size, order=self.order)
+        batches = epoch(self.method, self.train, self.settings, self.order)
         with contextlib.closing(batches):  # type: ignore[type-var]
             began = time.perf_counter()
             for batch in itertools.islice(batches, self.at.batch, None):

@@ -20,6 +20,7 @@ COUNTS = (
     "logging_steps",
 )
 NOT_NEGATIVE = (
+    "per_device_train_batch_pieces",
     "max_grad_norm",
     "weight_decay",
     "early_stopping_patience",
@@ -39,15 +40,18 @@ class Settings:
 
     `learning_rate` is the schedule's peak, `encoder_learning_rate` that of what was pre-trained (0: the same),
     `warmup_ratio` the share of steps before the peak, `div_factor` peak / start and `final_div_factor` start / end
-    (torch's OneCycleLR; spec A11). `max_grad_norm` clips each task's gradient by itself (0: never).
-    `early_stopping_patience` ends a task after so many epochs without a better dev score (0: never). `save_steps` adds
-    a checkpoint after every so many steps to the one after each epoch (0: after epochs only).
+    (torch's OneCycleLR; spec A11). With `per_device_train_batch_pieces` a batch of training holds about so many pieces,
+    however many examples that are (0: `per_device_train_batch_size` examples). `max_grad_norm` clips each task's
+    gradient by itself (0: never). `early_stopping_patience` ends a task after so many epochs without a better dev score
+    (0: never). `save_steps` adds a checkpoint after every so many steps to the one after each epoch (0: after epochs
+    only).
     """
 
     learning_rate: float = 2e-3
     encoder_learning_rate: float = 0.0
     num_train_epochs: int = 10
     per_device_train_batch_size: int = 32
+    per_device_train_batch_pieces: int = 0
     per_device_eval_batch_size: int = 32
     gradient_accumulation_steps: int = 1
     seed: int = 42

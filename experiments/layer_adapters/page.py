@@ -189,6 +189,59 @@ def encoding(found: Mapping[str, Any]) -> list[str]:
     return parts
 
 
+def quality(found: Mapping[str, Any]) -> list[str]:
+    """Whether the faster way is as good: the tables of step-accuracy.json and whole-quality.json; kills.json."""
+    parts = []
+    if "step-accuracy" in found:
+        one = found["step-accuracy"]
+        pairs = [(run["ours"], run["textbook"]) for run in one["dev_accuracy"]]
+        lines = [
+            [str(seed), f"{ours:.2f}", f"{theirs:.2f}", f"{ours - theirs:+.2f}"]
+            for seed, (ours, theirs) in zip(one["seeds"], pairs, strict=True)
+        ]
+        means = [sum(column) / len(pairs) for column in zip(*pairs, strict=True)]
+        lines.append(["mean", f"{means[0]:.2f}", f"{means[1]:.2f}", f"{means[0] - means[1]:+.2f}"])
+        parts += [
+            "### Equal accuracy\n\nThe step's two sides trained alike, dev accuracy by seed.",
+            markdown(["seed", "ours", "textbook port", "difference"], lines),
+        ]
+    if "whole-quality" in found:
+        one = found["whole-quality"]
+        names = {"ours": "encode once, Adapted", "finetune_fast": "fine-tuning with bf16 and buckets"}
+        lines = [
+            [
+                names[way],
+                str(line["epoch"]),
+                f"{line['cpu_s']:.0f}",
+                *(f"{value:.2f}" for value in line["dev"].values()),
+            ]
+            for way, curve in one["curves"].items()
+            for line in curve
+        ]
+        reached = {
+            way: "never" if one["cpu_s_to_goal"][way] is None else f"{one['cpu_s_to_goal'][way]:.0f} s" for way in names
+        }
+        tasks = list(one["curves"]["ours"][0]["dev"])
+        parts += [
+            "### Time to quality\n\nThree tasks, all of EWT, dev accuracy after each epoch; CPU seconds of one thread, "
+            f"encoding included. Our last mean, {one['goal_mean_dev_accuracy']:.2f}, is reached by "
+            f"{names['ours']} after {reached['ours']}, by {names['finetune_fast']} after {reached['finetune_fast']}.",
+            markdown(["", "epoch", "CPU s", *tasks], lines),
+        ]
+    if "kills" in found:
+        one = found["kills"]
+        lines = [
+            [f"{trial['after_s']:.1f}", f"{trial['left_mb']:.0f}", "yes" if trial["byte_equal"] else "no"]
+            for trial in one["trials"]
+        ]
+        parts += [
+            f"### Killed while encoding\n\n`kill -9` at random moments of a pass of {one['undisturbed_s']:.0f} s, then "
+            f"the same command again: {one['byte_equal']} of {len(lines)} stores end byte-equal to an undisturbed one.",
+            markdown(["killed after s", "MB left", "byte-equal"], lines),
+        ]
+    return parts
+
+
 def speed() -> list[str]:
     """The ratios beside what was aimed at, the tables of encoding, and where every part stands."""
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
@@ -214,6 +267,7 @@ def speed() -> list[str]:
         "## Speed",
         markdown(["ratio", "aimed at", "measured", "by"], lines),
         "What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).",
+        *quality(found),
         *encoding(found),
         "All parts are in these files:",
         markdown(["file", "commit", "started", "machine"], made_by),

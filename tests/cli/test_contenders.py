@@ -48,6 +48,7 @@ def test_blocks_of_the_encoder_have_a_rate_of_their_own() -> None:
     assert rate("top1") == 5e-4
     assert rate("live_mix", encoder_learning_rate=3e-4) == 3e-4
     assert rate("live_mix", encoder_learning_rate=0.0) == 0.0
+    assert rate("live_mix", encoder_learning_rate=0.0) == 0.0
     assert rate("lora") == rate("adapted") == 0.0
 
 

@@ -31,7 +31,7 @@ def test_the_second_time_is_all_hits_and_no_encoder_is_loaded(run: Run, tiny: Pa
     second = encoded(run, "-e", tiny, "-o", "s", *files)
     assert (second["hits"], second["written"], second["bytes"]) == (len(distinct), 0, 0)
     assert second["encoder_loaded"] is False
-    assert second["pieces_per_s"] is None
+    assert second["rows_per_s"] is None
     text = run("encode", "-e", tiny, "-o", "s", *files).stdout
     assert "100.0 %" in text
     assert "encoder not loaded" in text
@@ -84,3 +84,21 @@ def test_what_cannot_be_is_refused(
 
 def test_layers_of() -> None:
     assert [layers_of(text) for text in ("all", "last", "2", "0,3,6")] == ["all", "last", 2, [0, 3, 6]]
+
+
+def test_rows_of_sentences_and_of_texts(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """The last layer alone, a row a sentence; documents without a sentence are counted, found again by content."""
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("The cat sat. A dog ran.", "Birds.", " ")))
+    done = encoded(run, "-e", tiny, "-o", "s", texts, "--unit", "sentence")
+    assert (done["asked"], done["written"], done["rows"]) == (2, 2, 3)
+    spec = Store.open(tmp_path / "s").spec
+    assert (spec.unit, spec.pooling, spec.layers) == ("sentence", "mean", (spec.n_blocks,))
+    plan = encoded(run, "-e", tiny, "-o", "s", texts, "--unit", "sentence", "--dry-run")
+    assert (plan["hits"], plan["rows"]) == (2, 0)
+    both = run("encode", "-e", tiny, "-o", "t", texts, "--unit", "text", "--pooling", "cls", "--normalize")
+    assert "a row a text (cls+l2)" in both.stdout
+    assert "2 texts" in both.stdout
+    assert "1 of 3 documents have no text and are left out" in both.stderr
+    assert Store.open(tmp_path / "t").spec.pooling == "cls+l2"
+    assert "need --unit" in run("encode", "-e", tiny, "-o", "u", texts, "--pooling", "mean", code=2).stderr

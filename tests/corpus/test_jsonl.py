@@ -42,7 +42,7 @@ def test_words_labels_and_other_fields(tmp_path: Path) -> None:
     [
         ('{"text": "a"', r"x.jsonl:2:\d+: bad JSON: "),
         ('["text"]', r"x.jsonl:2: a list, not an object"),
-        ('{"label": 1}', r"x.jsonl:2: neither 'words' \(or 'tokens'\) nor 'text'. There is: label"),
+        ('{"label": 1}', r"x.jsonl:2: neither 'words' \(or 'tokens'\) nor 'text' nor 'sentences'. There is: label"),
         ('{"text": null}', r"x.jsonl:2: 'text' is a null; it must be a string"),
         ('{"text": 5}', r"x.jsonl:2: 'text' is a int; it must be a string"),
         ('{"words": "a b"}', r"x.jsonl:2: 'words' is a str; it must be a list of strings"),
@@ -96,3 +96,17 @@ def test_documents_survive_writing_and_reading(tmp_path: Path) -> None:
     assert [(d.id, d.words, d.columns["tag"], d.key) for d in again] == [
         (d.id, d.words, d.columns["tag"], d.key) for d in documents
     ]
+
+
+def test_sentences_are_read_and_written(tmp_path: Path) -> None:
+    """A list of strings under "sentences"; without a text, the text is them; another kind of list stays meta."""
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"sentences": ["A b.", "C."]}\n{"text": "a", "sentences": [["a"]]}\n', encoding="utf-8")
+    own, other = read(path)
+    assert (own.sentences, own.text) == (("A b.", "C."), "A b. C.")
+    assert (other.sentences, other.meta) == ((), {"sentences": [["a"]]})
+    jsonl.write(tmp_path / "y.jsonl", [own], {})
+    assert read(tmp_path / "y.jsonl")[0].sentences == own.sentences
+    path.write_text('{"text": "a", "s": [1]}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"'s'\[0\] is a int"):
+        read(path, columns={"sentences": "s"})

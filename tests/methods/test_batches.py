@@ -11,7 +11,7 @@ import torch
 from encodeonce.batching import Batch, Examples, Memory
 from encodeonce.batching.ahead import ahead
 from encodeonce.batching.batch import collated
-from encodeonce.batching.plan import planned
+from encodeonce.batching.plan import count_by_pieces, planned, planned_by_pieces
 from encodeonce.errors import ConfigError
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.tasks import named
@@ -29,22 +29,59 @@ def made(make_corpus: Corpus, n: int = 11, piece: str = "last", read_ahead: int 
 
 @pytest.mark.parametrize(("n", "size"), [(1, 4), (7, 3), (64, 8), (1000, 32)])
 def test_a_plan_holds_every_item_once_in_ceil_n_over_size_batches(n: int, size: int) -> None:
-    lengths = np.random.default_rng(1).integers(1, 60, n)
-    plan = planned(lengths, size, np.random.default_rng(2))
+    plan = planned(n, size, np.random.default_rng(2))
     assert sorted(np.concatenate(plan).tolist()) == list(range(n))
     assert len(plan) == -(-n // size)
-    assert sorted(map(len, plan))[1:] == [size] * (len(plan) - 1)
-    again = planned(lengths, size, np.random.default_rng(2))
+    assert [len(batch) for batch in plan[:-1]] == [size] * (len(plan) - 1)
+    again = planned(n, size, np.random.default_rng(2))
     assert all(np.array_equal(a, b) for a, b in zip(plan, again, strict=True))
-    assert [i for batch in planned(lengths, size, None) for i in batch] == list(range(n))
+    assert [i for batch in planned(n, size, None) for i in batch] == list(range(n))
 
 
-def test_items_of_a_batch_are_of_like_length() -> None:
-    lengths = np.random.default_rng(1).integers(1, 60, 1000)
-    plan = planned(lengths, 32, np.random.default_rng(2))
-    padded = sum(len(batch) * lengths[batch].max() for batch in plan)
-    random = sum(len(batch) * lengths[batch].max() for batch in np.split(np.arange(1000), range(32, 1000, 32)))
-    assert padded < 1.25 * lengths.sum() < 1.9 * lengths.sum() < random
+def test_batches_are_plain_draws_whatever_the_lengths() -> None:
+    """Every pair of items is as likely to meet as any other: 2,000 plans of 6 items in pairs, each pair 1 time in 5."""
+    order, met = np.random.default_rng(3), np.zeros((6, 6))
+    for _ in range(2000):
+        for one, other in planned(6, 2, order):
+            met[one, other] += 1
+    assert np.allclose((met + met.T)[~np.eye(6, dtype=bool)] / 2000, 1 / 5, atol=0.04)
+
+
+@pytest.mark.parametrize(("n", "pieces"), [(1, 4), (7, 3), (64, 100), (1000, 500), (1000, 1), (50, 10**6)])
+@pytest.mark.parametrize("longest", [2, 60, 700])
+def test_a_plan_by_pieces_holds_every_item_once_in_batches_of_about_so_many(n: int, pieces: int, longest: int) -> None:
+    lengths = np.random.default_rng(n).integers(1, longest, n)
+    order = np.random.default_rng(2)
+    plans = [planned_by_pieces(lengths, pieces, order) for _ in range(3)]
+    assert [tuple(plans[0][0]) == tuple(plan[0]) for plan in plans[1:]] != [True, True] or n * pieces < 30 or n < 64
+    for plan in plans:
+        assert sorted(np.concatenate(plan).tolist()) == list(range(n))
+        assert len(plan) == count_by_pieces(lengths, pieces) == min(n, -(-lengths.sum() // pieces))
+        held = [lengths[batch].sum() for batch in plan]
+        assert min(map(len, plan)) > 0
+        assert max(held) <= max(pieces, lengths.max()) + lengths.max()
+        if lengths.sum() > 4 * pieces > 40 * lengths.max():
+            assert min(held) > 0.6 * pieces
+
+
+def test_a_batch_of_no_pieces_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a batch of 0 pieces must have at least 1"):
+        planned_by_pieces(np.array([3]), 0, np.random.default_rng(0))
+
+
+def test_losses_of_batches_by_pieces_are_means_over_the_epochs_units(make_corpus: Corpus) -> None:
+    """The batches' losses add up to the same whichever way they are sized, times the number of batches."""
+    method, examples = made(make_corpus)
+    method.eval()
+    order = np.random.default_rng(0)
+    by_items = list(method.batches(examples, size=11, order=order))
+    by_pieces = list(method.batches_of_pieces(examples, pieces=20, order=order))
+    assert len(by_items) == 1
+    assert len(by_pieces) == method.count_of_pieces(examples, 20) > 2
+    with torch.no_grad():
+        whole = method.losses(by_items[0], ["upos"])["upos"]
+        parts = torch.stack([method.losses(batch, ["upos"])["upos"] for batch in by_pieces])
+    torch.testing.assert_close(parts.mean(), whole)
 
 
 def test_two_epochs_of_one_generator_differ(make_corpus: Corpus) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from encodeonce.batching import Examples, Memory
 from encodeonce.errors import ConfigError, DataError, RunError
@@ -79,6 +79,27 @@ def test_tasks_trained_together_end_where_they_end_alone(make_corpus: Corpus, no
         assert equal(alone.method.part(name).state_dict(), together.method.part(name).state_dict())
 
 
+@pytest.mark.parametrize(("batch", "steps"), [({"per_device_train_batch_size": 5}, 6), ({"pieces": 17}, 0)])
+def test_every_batch_of_every_epoch_is_a_step(make_corpus: Corpus, batch: dict[str, int], steps: int) -> None:
+    job = Job(make_corpus(11))
+    if not steps:  # of pieces: the schedule's steps are those that are made, whatever the order
+        batch = {"per_device_train_batch_pieces": batch["pieces"]}
+        steps = 2 * -(-int(job.examples.lengths.sum()) // 17)
+    assert job.fit(replace(QUICK, **batch)).steps == steps
+
+
+def test_a_method_that_counts_no_pieces_refuses_them(make_corpus: Corpus) -> None:
+    job = Job(make_corpus(3))
+
+    class CountsExamples(nn.Module):
+        modules_of, tasks_of = job.method.modules_of, job.method.tasks_of
+        groups, losses, predict, batches = (getattr(job.method, n) for n in ("groups", "losses", "predict", "batches"))
+
+    job.method = CountsExamples()  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match="pieces=9: CountsExamples sizes its batches by examples only"):
+        job.fit(replace(QUICK, per_device_train_batch_pieces=9))
+
+
 class StoppedError(Exception):
     """The machine went away."""
 
@@ -98,11 +119,12 @@ def stop_after(method: Aggregate, steps: int) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("with_dev", [True, False])
+@pytest.mark.parametrize("pieces", [0, 30])
 def test_TRAIN2_a_resumed_run_is_the_uninterrupted_one(
-    make_corpus: Corpus, tmp_path: Path, steps: int, with_dev: bool
+    make_corpus: Corpus, tmp_path: Path, steps: int, with_dev: bool, pieces: int
 ) -> None:
-    """12 examples in batches of 4, 2 epochs, dropout: 3 is an epoch's end, the others are inside."""
-    settings = replace(QUICK, save_steps=1)
+    """12 examples in batches of 4 or of 30 pieces, 2 epochs, dropout: some of the steps are an epoch's last."""
+    settings = replace(QUICK, save_steps=1, per_device_train_batch_pieces=pieces)
 
     def job() -> tuple[Job, dict[str, Any]]:
         made = Job(make_corpus(12), names=("upos", "ner"), dropout=0.1)

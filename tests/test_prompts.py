@@ -1,0 +1,103 @@
+"""Templates, label words and the table of the 15 tasks."""
+
+from pathlib import Path
+
+import pytest
+
+from encodeonce.errors import ConfigError
+from encodeonce.prompts import PAIR_TASKS, SINGLE_TASKS, Prompt, known, read_prompt
+
+WORDS = {"neg": "terrible", "pos": "great"}
+
+
+def filled(prompt: Prompt, text: str, pair: str = "", mask: str = "<mask>") -> str:
+    shown = {"text": text, "pair": pair}
+    return "".join(
+        part.literal if part.kind == "literal" else mask if part.kind == "mask" else part.filled(shown[part.kind])
+        for part in prompt.parts
+    )
+
+
+def test_34_each_of_the_15_templates_has_exactly_one_gap_and_its_class_order() -> None:
+    assert tuple(known()) == (*SINGLE_TASKS, *PAIR_TASKS)
+    assert all([part.kind for part in prompt.parts].count("mask") == 1 for prompt in known().values())
+    assert [name for name, prompt in known().items() if prompt.pairs] == list(PAIR_TASKS)
+    orders = {name: tuple(prompt.words.values()) for name, prompt in known().items()}
+    assert orders["sst5"] == ("terrible", "bad", "okay", "good", "great")
+    assert orders["trec"] == ("Description", "Entity", "Expression", "Human", "Location", "Number")
+    assert orders["mnli"] == orders["snli"] == ("No", "Yes", "Maybe")
+    assert known()["cola"].metric == "matthews"
+    assert {name for name, prompt in known().items() if prompt.metric == "f1"} == {"mrpc", "qqp"}
+    assert {name: p.positive for name, p in known().items() if p.positive} == {"mrpc": "equivalent", "qqp": "duplicate"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sst2", "A fine film. It was<mask>."),
+        ("cola", "A fine film. This is<mask>."),
+        ("trec", "<mask>: A fine film."),
+        ("rte", "A fine film?<mask>, it Was seen."),
+        ("mrpc", "A fine film.<mask>, it Was seen."),
+    ],
+)
+def test_filled_templates(name: str, expected: str) -> None:
+    assert filled(known()[name], "A fine film.", "It Was seen.") == expected
+
+
+def test_a_closing_mark_is_dropped_but_never_a_letter() -> None:
+    prompt = Prompt("mine", "{text:no_stop}? {mask}, {pair:lower_first,no_stop}", WORDS)
+    assert filled(prompt, "Dogs bark", "They Do!") == "Dogs bark?<mask>, they Do"
+
+
+def test_a_template_without_a_gap_gets_one_at_its_end() -> None:
+    assert [part.kind for part in Prompt("mine", "{text} It was", WORDS).parts] == ["text", "literal", "mask"]
+
+
+def test_the_gap_may_be_written_as_the_tokenizer_writes_it() -> None:
+    for written in ("[MASK]", "<mask>", "{mask}"):
+        assert [p.kind for p in Prompt("mine", f"{{text}} ok {written} .", WORDS).parts].count("mask") == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("It was {mask}.", r"has 0 slots \{text\}; it takes exactly one"),
+        ("{text} {mask} {mask}", r"has 2 slots \{mask\}"),
+        ("{text} {texte} {mask}", r"slot \{texte\}. There is: .*Did you mean 'text'"),
+        ("{text:no_stopp} {mask}", r"'no_stopp' is not known.*Did you mean 'no_stop'"),
+        ("{text} {mask} }", "stray brace"),
+    ],
+)
+def test_templates_that_cannot_be_read_are_refused(template: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Prompt("mine", template, WORDS)
+
+
+def test_labels_are_checked() -> None:
+    with pytest.raises(ConfigError, match="at least two"):
+        Prompt("mine", "{text} {mask}", {"pos": "great"})
+    with pytest.raises(ConfigError, match="word of label 'pos' is ' '"):
+        Prompt("mine", "{text} {mask}", {"pos": " ", "neg": "bad"})
+    with pytest.raises(ConfigError, match="f1 is the score of one label"):
+        Prompt("mine", "{text} {mask}", WORDS, metric="f1")
+
+
+def test_a_task_of_ones_own_is_ten_lines_of_toml(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.toml"
+    path.write_text('template = "{text} It is {mask}."\nmax_pieces = 64\n[words]\nbug = "broken"\nwish = "missing"\n')
+    prompt = read_prompt(path)
+    assert (prompt.name, prompt.labels, prompt.max_pieces) == ("tickets", ("bug", "wish"), 64)
+    path.write_text('tempate = "{text} {mask}"\n[words]\na = "b"\nc = "d"\n')
+    with pytest.raises(ConfigError, match=r"tickets.toml: unknown key 'tempate'. Did you mean 'template'"):
+        read_prompt(path)
+    path.write_text('[words]\na = "b"\nc = "d"\n')
+    with pytest.raises(ConfigError, match=r"tickets.toml: 'template' is missing"):
+        read_prompt(path)
+    with pytest.raises(ConfigError, match=r"prompt 'sst3' is not known.*Did you mean 'sst"):
+        read_prompt("sst3")
+
+
+def test_prompts_survive_json() -> None:
+    for prompt in known().values():
+        assert Prompt(**prompt.to_json()) == prompt
