@@ -45,7 +45,9 @@ def test_rows_table_and_plot(run: Run, config: Path, tmp_path: Path, trainings: 
     assert all(r.encode_s is not None and r.encode_s > 0 and r.params_trainable and r.n for r in rows)
     assert all(r.peak_mb is not None and r.peak_mb >= 0 and r.store_mb for r in rows)
     assert all(r.train_encoder_s_per_batch and r.infer_encoder_s_per_batch for r in rows)
-    assert all(r.train_encoder_s_per_batch == pytest.approx((r.infer_encoder_s_per_batch or 0) * 60 / 16 / 32) for r in rows)
+    assert all(
+        r.train_encoder_s_per_batch == pytest.approx((r.infer_encoder_s_per_batch or 0) * 60 / 16 / 32) for r in rows
+    )
     assert {r.variant for r in rows} == {"lr=0.02 joint=upos+deprel"}
     assert str(scores(rows)["upos"]["linear"]) in text
     table = (tmp_path / "rep" / "table.md").read_text()
