@@ -14,7 +14,7 @@ from ..errors import ConfigError, DataError
 from ..resolve import available, nearest
 from ..types import Document
 from ._files import Target
-from ._format import Format
+from ._format import Format, holds_texts
 
 __all__ = ["Format", "format_of", "formats", "read", "write"]
 
@@ -38,8 +38,10 @@ def format_of(source: Any, name: str | None = None) -> Format:
                 f"format={name!r} is not known. There is: {', '.join(known)}.{nearest(name, list(known))}"
             )
         return known[name]
-    if not isinstance(source, (str, Path)) or Path(source).is_dir():
+    if not isinstance(source, (str, Path)):
         return known["hub"]
+    if Path(source).is_dir():
+        return known["folder"] if holds_texts(source) else known["hub"]
     suffix = Path(str(source).removesuffix(".gz")).suffix.lower()
     fitting = [format_ for format_ in known.values() if suffix in format_.suffixes]
     seen = (f for f in fitting if f.recognises is not None and Path(source).is_file() and f.recognises(source))

@@ -30,6 +30,7 @@ NOT_FAMILIES = (
     "attention",
     "checkpoint",
     "encode",
+    "export",
     "live",
     "loading",
     "lora",

@@ -7,14 +7,14 @@ from typing import Any
 
 from ..errors import EncoderError
 
-__all__ = ["load_model"]
+__all__ = ["load_model", "quiet"]
 
 SPARE = ("pooler.",)
 """Weights that no view needs."""
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the library's progress bars and reports; they come back afterwards."""
     from transformers.utils import logging
 
@@ -37,7 +37,7 @@ def load_model(auto: str, folder: Path) -> Any:
     import torch
     import transformers
 
-    with _quiet():
+    with quiet():
         try:
             model, report = getattr(transformers, auto).from_pretrained(
                 str(folder),
