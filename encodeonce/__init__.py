@@ -10,11 +10,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Aggregate": "methods.aggregate",
+    "Answer": "types",
     "Document": "types",
     "EncodeOnceError": "errors",
     "Finetune": "methods.finetune",
+    "Passage": "types",
     "Predictor": "serve.predictor",
     "Pretrained": "encoders.pretrained",
+    "Question": "types",
     "Settings": "train.settings",
     "Spec": "types",
     "Store": "store",
@@ -25,17 +28,24 @@ _HOME = {
     "load_run": "serve.bundle:load",
     "named": "tasks",
     "read": "corpus",
+    "read_passages": "corpus.passages",
+    "read_questions": "corpus.questions",
     "save_run": "serve.bundle:save",
     "write": "corpus",
+    "write_passages": "corpus.passages",
+    "write_questions": "corpus.questions",
 }
 
 __all__ = [
     "Aggregate",
+    "Answer",
     "Document",
     "EncodeOnceError",
     "Finetune",
+    "Passage",
     "Predictor",
     "Pretrained",
+    "Question",
     "Settings",
     "Spec",
     "Store",
@@ -47,8 +57,12 @@ __all__ = [
     "load_run",
     "named",
     "read",
+    "read_passages",
+    "read_questions",
     "save_run",
     "write",
+    "write_passages",
+    "write_questions",
 ]
 
 

@@ -1,6 +1,6 @@
 """The nouns: small frozen values that cross the walls between rooms. Nothing here imports torch.
 
-Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch
+Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch   Q queries   K neighbours
 """
 
 import hashlib
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 __all__ = [
     "DTYPES",
     "IGNORE",
+    "Answer",
     "Document",
     "Edit",
     "Encoder",
     "Encoding",
     "Method",
+    "Neighbours",
+    "Passage",
     "Pieces",
+    "Question",
     "Spec",
     "Texts",
     "item_key",
@@ -91,6 +95,67 @@ class Document:
             return self.key
         shown = ["sentences", *self.sentences] if unit == "sentence" else ["row", self.key]
         return hashlib.sha256(json.dumps(shown, ensure_ascii=True).encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text that questions are answered from, often a window of a longer one.
+
+    A window's `source` is the id of the longer text, and `start` the character of it at which this one begins, so that
+    character c of `text` is character start + c of the source. A whole text has no source. `place` is "file:line".
+    """
+
+    id: str
+    title: str = ""
+    text: str = ""
+    source: str = ""
+    start: int = 0
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A text, gold or given, and where it stands: characters `start`:`end` of the passage with id `passage`.
+
+    Both are -1 for one that stands nowhere in particular: generated, or gold of a file that gives strings only.
+    The empty text says "no answer", which is an outcome like any other.
+    """
+
+    text: str
+    passage: str = ""
+    start: int = -1
+    end: int = -1
+    score: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.start == self.end == -1 or (self.passage and 0 <= self.start <= self.end)):
+            raise ConfigError(
+                f"an answer stands at characters start:end of a passage, or nowhere (-1, -1); not at "
+                f"{self.start}:{self.end} of {self.passage!r}."
+            )
+
+    @property
+    def located(self) -> bool:
+        """Whether it is known where it stands."""
+        return self.start >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with what its file says of it.
+
+    `answers` are alternatives, each right; () where none is known. That nothing is the right answer is an answer, the
+    one with the empty text. `passages` are those given with the question, in the file's order, and `relevant` the ids
+    of passages judged to answer it, given or not. `meta` and `place` are as a Document's.
+    """
+
+    id: str
+    text: str
+    answers: tuple[Answer, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    place: str = ""
+    relevant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +284,20 @@ class Spec:
             return cls(**{**values, "layers": tuple(values["layers"])})
         except (TypeError, KeyError) as problem:
             raise ConfigError(f"incomplete Spec: {problem}.") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """Of each query its K nearest rows, nearest first: `ids` int64 [Q, K], never -1, and `scores` fp32 [Q, K].
+
+    A score is the squared distance ("l2"; 0 is nearest), the inner product ("ip") or the cosine ("cosine").
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @runtime_checkable

@@ -11,45 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, DataError
-from ..resolve import available, nearest
+from ..resolve import available
 from ..types import Document
 from ._files import Target
-from ._format import Format, holds_texts
+from ._format import Format, by_name, by_suffix, holds_texts
 
 __all__ = ["Format", "format_of", "formats", "read", "write"]
 
 
 @cache
-def formats() -> dict[str, Format]:
+def formats() -> dict[str, Format[Document]]:
     """Every format by name."""
     found = (importlib.import_module(f"{__name__}.{name}") for name in available("corpus"))
     return {format_.name: format_ for module in found for format_ in vars(module).get("FORMATS", ())}
 
 
-def format_of(source: Any, name: str | None = None) -> Format:
+def format_of(source: Any, name: str | None = None) -> Format[Document]:
     """The format called `name`, or the one that a path's suffix, a file's content or an object's kind says.
 
     Raises ConfigError listing the formats where none of them says one.
     """
     known = formats()
     if name is not None:
-        if name not in known:
-            raise ConfigError(
-                f"format={name!r} is not known. There is: {', '.join(known)}.{nearest(name, list(known))}"
-            )
-        return known[name]
+        return by_name(known, name)
     if not isinstance(source, (str, Path)):
         return known["hub"]
     if Path(source).is_dir():
-        return known["folder"] if holds_texts(source) else known["hub"]
-    suffix = Path(str(source).removesuffix(".gz")).suffix.lower()
-    fitting = [format_ for format_ in known.values() if suffix in format_.suffixes]
-    seen = (f for f in fitting if f.recognises is not None and Path(source).is_file() and f.recognises(source))
-    found = next(seen, None) or next((format_ for format_ in fitting if format_.recognises is None), None)
-    if found is not None:
-        return found
-    listed = ", ".join(f"{f.name} ({' '.join(f.suffixes) or 'objects and folders'})" for f in known.values())
-    raise ConfigError(f"{source}: suffix {suffix!r} says no format. Name one with format=...; there is: {listed}.")
+        return known["folder" if holds_texts(source) else "hub"]
+    return by_suffix(known, source)
 
 
 def read(

@@ -1,29 +1,52 @@
 """What a reader's file says of itself; the folder is the list of formats (see `encodeonce.corpus`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from ..errors import DataError
-from ..types import Document
+from ..errors import ConfigError, DataError
+from ..resolve import nearest
 
-__all__ = ["Format", "holds_texts", "refuse_empty_pair"]
+__all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_empty_pair"]
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class Format(Generic[Item]):
     """A format's name, the suffixes it is known by (".gz" apart), and its two functions.
 
     `read(path, *, columns=None, **options) -> list[Document]`; `write(target, source, columns, **options)`, where
     `source` is a path in the format or documents, and `columns` hold the values to put in, one entry an item.
+    Formats of passages and of questions have no columns: `read(path, **options)`, `write(target, items)`.
     `recognises(path)` looks into a file: formats that have it come before the one that a suffix says otherwise.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    read: Callable[..., list[Document]]
+    read: Callable[..., list[Item]]
     write: Callable[..., None]
     recognises: Callable[[str | Path], bool] | None = None
+
+
+def by_name(known: Mapping[str, Format[Item]], name: str) -> Format[Item]:
+    """The format called `name`; ConfigError listing the formats where there is none."""
+    if name not in known:
+        raise ConfigError(f"format={name!r} is not known. There is: {', '.join(known)}.{nearest(name, list(known))}")
+    return known[name]
+
+
+def by_suffix(known: Mapping[str, Format[Item]], source: Any) -> Format[Item]:
+    """The format that a path's suffix or the file's content says; ConfigError listing the formats where none does."""
+    suffix = "" if Path(source).is_dir() else Path(str(source).removesuffix(".gz")).suffix.lower()
+    fitting = [format_ for format_ in known.values() if suffix in format_.suffixes]
+    seen = (f for f in fitting if f.recognises is not None and Path(source).exists() and f.recognises(source))
+    found = next(seen, None) or next((format_ for format_ in fitting if format_.recognises is None), None)
+    if found is not None:
+        return found
+    listed = ", ".join(f"{f.name} ({' '.join(f.suffixes) or 'objects and folders'})" for f in known.values())
+    raise ConfigError(f"{source}: suffix {suffix!r} says no format. Name one with format=...; there is: {listed}.")
 
 
 def refuse_empty_pair(pair: str | None, place: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ConfigError, DataError
 from ..types import Document
+from ._fields import kind, strings
 from ._files import BOM, Target, lines, stem, write_text
 from ._format import Format, refuse_empty_pair
 
@@ -118,7 +119,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
             raise DataError(f"{place}: no field {field!r} ({name}). There is: {', '.join(value)}.")
     words_field = named.get("words") or next((field for field in WORDS if field in value), "")
     text_field, pair_field = named.get("text", "text"), named.get("pair", "pair")
-    words = _strings(value[words_field], words_field, place) if words_field else ()
+    words = strings(value[words_field], words_field, place) if words_field else ()
     sentences_field = named.get("sentences", "sentences")
     sentences = _sentences(value, sentences_field, place, bool(words_field), "sentences" in named)
     text = value.get(text_field, " ".join(sentences))
@@ -132,7 +133,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
         pair, pair_field = None, ""  # a field of that name which is something else
     for field, content in ((text_field, text), (pair_field, "" if pair is None else pair)):
         if not isinstance(content, str):
-            raise DataError(f"{place}: {field!r} is a {_kind(content)}; it must be a string.")
+            raise DataError(f"{place}: {field!r} is a {kind(content)}; it must be a string.")
     refuse_empty_pair(pair, place)
     per_word: dict[str, tuple[str, ...]] = {}
     meta: dict[str, Any] = {}
@@ -156,8 +157,8 @@ def _sentences(value: dict[str, Any], field: str, place: str, has_words: bool, a
     content = value.get(field)
     if content is None or has_words:
         return ()
-    strings = isinstance(content, list) and all(isinstance(item, str) for item in content)
-    return _strings(content, field, place) if strings or asked else ()
+    listed = isinstance(content, list) and all(isinstance(item, str) for item in content)
+    return strings(content, field, place) if listed or asked else ()
 
 
 def _is_column(content: Any, n: int) -> bool:
@@ -165,19 +166,10 @@ def _is_column(content: Any, n: int) -> bool:
 
 
 def _labels(content: Any, field: str, n: int, place: str) -> tuple[str, ...]:
-    values = _strings(content, field, place)
+    values = strings(content, field, place)
     if len(values) != n:
         raise DataError(f"{place}: {field!r} has {len(values)} labels for {n} words.")
     return values
-
-
-def _strings(content: Any, field: str, place: str) -> tuple[str, ...]:
-    if not isinstance(content, list):
-        raise DataError(f"{place}: {field!r} is a {_kind(content)}; it must be a list of strings.")
-    for index, item in enumerate(content):
-        if not isinstance(item, str):
-            raise DataError(f"{place}: {field!r}[{index}] is a {_kind(item)} ({item!r}); it must be a string.")
-    return tuple(content)
 
 
 def _check_unicode(string: str, place: str) -> None:
@@ -192,10 +184,6 @@ def _field(name: str, field: int | str) -> str:
     if not isinstance(field, str):
         raise ConfigError(f"columns: {name!r} is {field!r}; fields of this format are named.")
     return field
-
-
-def _kind(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
 
 
 FORMATS = (Format("jsonl", (".jsonl", ".ndjson"), read, write),)

@@ -2,7 +2,9 @@
 
 from .format import estimate
 from .reader import Store
+from .search import Search
+from .stored import Stored
 from .upkeep import gc, info, ls, verify
 from .writer import FillReport, Source
 
-__all__ = ["FillReport", "Source", "Store", "estimate", "gc", "info", "ls", "verify"]
+__all__ = ["FillReport", "Search", "Source", "Store", "Stored", "estimate", "gc", "info", "ls", "verify"]

@@ -1,0 +1,40 @@
+"""Fields of a JSON object, of the kind they must be or an error with file and line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import DataError
+
+__all__ = ["kind", "objects", "string", "strings"]
+
+
+def string(value: Mapping[str, Any], field: str, place: str) -> str:
+    """A field that must be there and be a string."""
+    if field not in value:
+        raise DataError(f"{place}: no field {field!r}. There is: {', '.join(value) or 'nothing'}.")
+    if not isinstance(value[field], str):
+        raise DataError(f"{place}: {field!r} is a {kind(value[field])}; it must be a string.")
+    return str(value[field])
+
+
+def strings(content: Any, field: str, place: str) -> tuple[str, ...]:
+    """A field's content that must be a list of strings."""
+    if not isinstance(content, list):
+        raise DataError(f"{place}: {field!r} is a {kind(content)}; it must be a list of strings.")
+    for index, item in enumerate(content):
+        if not isinstance(item, str):
+            raise DataError(f"{place}: {field!r}[{index}] is a {kind(item)} ({item!r}); it must be a string.")
+    return tuple(content)
+
+
+def objects(value: Mapping[str, Any], field: str, place: str) -> list[dict[str, Any]]:
+    """A field that must be there and be a list of objects."""
+    content = value.get(field)
+    if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
+        raise DataError(f"{place}: {field!r} is a {kind(content)}; it must be a list of objects: [{{...}}, ...].")
+    return content
+
+
+def kind(value: Any) -> str:
+    """What a JSON value is, for a message."""
+    return "null" if value is None else type(value).__name__

@@ -1,0 +1,114 @@
+"""Questions beside a file of passages, an object a line: our own form, and that of open questions.
+
+{"id"?, "question", "answers"?: [...], "answer_starts"?: [...], "passage_id"? or "passage_ids"?: ...}. `answer_starts`
+say at which character of the one passage each answer stands. The passages are looked up in the file `passages.jsonl`
+(or .jsonl.gz) beside the questions, or in those given. In place of a passage, a question may bring "sentences": [{
+"text", "answer": 0 or 1}, ...]; each is then a passage, and those marked are answers, where they stand.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError
+from ...types import Answer, Passage, Question
+from .._fields import objects, string, strings
+from .._files import Target, stem, write_text
+from .._format import Format
+from .._objects import Objects, written
+from ..passages import read_passages
+from ._parts import answers_of, located, question_text
+
+__all__ = ["FORMATS", "read", "write"]
+
+OWN = ("id", "question", "answers", "answer", "answer_starts", "passage_id", "passage_ids", "sentences")
+
+
+def read(path: str | Path, *, passages: str | Path | Iterable[Passage] | None = None) -> list[Question]:
+    """Every question with its passages, which are relevant to it by definition.
+
+    DataError with file and line where a passage is not there or an answer does not stand at its place.
+    """
+    found, name = Objects.read(path), stem(path)
+    held: dict[str, Passage] = {}
+    if any("passage_id" in value or "passage_ids" in value for value in found.values):
+        held = {passage.id: passage for passage in _beside(path, passages)}
+    return [
+        _question(value, place, f"{name}:{i}", held)
+        for i, (value, place) in enumerate(zip(found.values, found.places, strict=True), 1)
+    ]
+
+
+def write(target: Target, questions: Iterable[Question]) -> None:
+    """An object a question. Passages are named by their ids: write them with `write_passages`, beside this file."""
+    write_text(target, written([_object(question) for question in questions], target))
+
+
+def _beside(path: str | Path, passages: str | Path | Iterable[Passage] | None) -> Iterable[Passage]:
+    if passages is None:
+        names = [Path(path).parent / f"passages.jsonl{ending}" for ending in (".gz", "")]
+        passages = next((name for name in names if name.exists()), None)
+        if passages is None:
+            raise DataError(
+                f"{path} names passages by id, and there is neither {names[1]} nor its .gz. Give passages=...."
+            )
+    return read_passages(passages) if isinstance(passages, (str, Path)) else passages
+
+
+def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[str, Passage]) -> Question:
+    own = value.get("id")
+    name = ordinal if own is None else str(own)
+    meta = {key: content for key, content in value.items() if key not in OWN}
+    text = question_text(value, place)
+    if "sentences" in value:
+        passages, answers = _sentences(value, name, place)
+        relevant = tuple(answer.passage for answer in answers)
+        return Question(name, text, answers, passages, meta, place, relevant)
+    ids = (value["passage_id"],) if "passage_id" in value else value.get("passage_ids", ())
+    passages = tuple(_held(held, one, place) for one in ids)
+    answers = answers_of(value, ("answers", "answer"), place)
+    if "answer_starts" in value:
+        answers = _located(value, passages, place)
+    return Question(name, text, answers, passages, meta, place, tuple(passage.id for passage in passages))
+
+
+def _held(held: Mapping[str, Passage], name: Any, place: str) -> Passage:
+    if name not in held:
+        raise DataError(f"{place}: passage {name!r} is not among the {len(held)} passages.")
+    return held[name]
+
+
+def _located(value: Mapping[str, Any], passages: tuple[Passage, ...], place: str) -> tuple[Answer, ...]:
+    texts, starts = strings(value.get("answers"), "answers", place), value["answer_starts"]
+    if len(passages) != 1:
+        raise DataError(f"{place}: 'answer_starts' are places in one passage; there are {len(passages)}.")
+    if not isinstance(starts, list) or len(starts) != len(texts):
+        raise DataError(f"{place}: {len(texts)} answers; 'answer_starts' must be a list of as many numbers.")
+    return tuple(located(text, start, passages[0], place) for text, start in zip(texts, starts, strict=True))
+
+
+def _sentences(value: Mapping[str, Any], name: str, place: str) -> tuple[tuple[Passage, ...], tuple[Answer, ...]]:
+    marked = objects(value, "sentences", place)
+    texts = [string(one, "text", place) for one in marked]
+    passages = tuple(Passage(f"{name}/{n}", text=text, place=place) for n, text in enumerate(texts))
+    answers = [
+        Answer(text, passage.id, 0, len(text))
+        for one, text, passage in zip(marked, texts, passages, strict=True)
+        if one.get("answer")
+    ]
+    return passages, tuple(answers)
+
+
+def _object(question: Question) -> dict[str, Any]:
+    own: dict[str, Any] = {"id": question.id, "question": question.text}
+    own["answers"] = [answer.text for answer in question.answers]
+    if len(question.passages) == 1:
+        own["passage_id"] = question.passages[0].id
+        if question.answers and all(answer.located for answer in question.answers):
+            own["answer_starts"] = [answer.start for answer in question.answers]
+    elif question.passages:
+        own["passage_ids"] = [passage.id for passage in question.passages]
+    return own | {name: value for name, value in question.meta.items() if name not in OWN}
+
+
+FORMATS = (Format("questions", (".jsonl", ".ndjson", ".json"), read, write),)

@@ -1,0 +1,233 @@
+"""Question files: each format against hand-written content, the field cases, and the real files."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from encodeonce.corpus.passages import read_passages
+from encodeonce.corpus.questions import question_formats, read_questions, write_questions
+from encodeonce.errors import ConfigError, DataError
+from encodeonce.types import Answer, Passage, Question
+
+SQUAD = {
+    "version": "v2.0",
+    "data": [
+        {
+            "title": "Norway",
+            "paragraphs": [
+                {
+                    "context": "Oslo, once Christiania, is in Norway.",
+                    "qas": [
+                        {
+                            "id": "a",
+                            "question": "Where is Oslo?",
+                            "answers": [
+                                {"text": "Norway", "answer_start": 30},
+                                {"text": "in Norway", "answer_start": 27},
+                            ],
+                        },
+                        {"id": "b", "question": "Who rules?", "answers": [], "is_impossible": True},
+                        {"id": "c", "question": "Unknown?", "answers": []},
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+
+def put(path: Path, *values: object, array: bool = False) -> Path:
+    text = json.dumps(values) if array else "".join(json.dumps(value) + "\n" for value in values)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_squad_nested(tmp_path: Path) -> None:
+    a, b, c = read_questions(put(tmp_path / "s.json", SQUAD))
+    passage = a.passages[0]
+    assert (a.id, passage.title, b.passages, a.relevant) == ("a", "Norway", (passage,), (passage.id,))
+    assert a.answers == (Answer("Norway", passage.id, 30, 36), Answer("in Norway", passage.id, 27, 36))
+    assert b.answers == (Answer(""),)
+    assert c.answers == ()
+
+
+def test_squad_flat_and_nested_agree(tmp_path: Path) -> None:
+    flat = {
+        "id": "a",
+        "title": "Norway",
+        "context": SQUAD["data"][0]["paragraphs"][0]["context"],
+        "question": "Where is Oslo?",
+        "answers": {"text": ["Norway", "in Norway"], "answer_start": [30, 27]},
+    }
+    nested = read_questions(put(tmp_path / "s.json", SQUAD))[0]
+    one = read_questions(put(tmp_path / "f.jsonl", flat))[0]
+    assert (one.answers, one.passages[0].id, one.relevant) == (nested.answers, nested.passages[0].id, nested.relevant)
+    flat["answers"] = {"text": [], "answer_start": []}
+    assert read_questions(put(tmp_path / "f.jsonl", flat))[0].answers == (Answer(""),)
+
+
+def test_squad_written_and_read_again(tmp_path: Path) -> None:
+    questions = read_questions(put(tmp_path / "s.json", SQUAD))[:2]
+    write_questions(tmp_path / "again.json", questions, format="squad")
+    again = read_questions(tmp_path / "again.json")
+    assert [(q.id, q.text, q.answers) for q in again] == [(q.id, q.text, q.answers) for q in questions]
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (29, r"s.json:1 \(question a\): answer 'Norway' should stand at character 29 .* where ' Norwa' stands"),
+        ("30", r"answer 'Norway' starts at '30'; it must be a number of characters"),
+        (-1, r"should stand at character -1"),
+        (900, r"should stand at character 900"),
+    ],
+)
+def test_squad_answer_elsewhere(tmp_path: Path, start: object, message: str) -> None:
+    wrong = json.loads(json.dumps(SQUAD))
+    wrong["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] = start
+    with pytest.raises(DataError, match=message):
+        read_questions(put(tmp_path / "s.json", wrong))
+
+
+def test_squad_offsets_count_characters_not_bytes(tmp_path: Path) -> None:
+    flat = {"id": "1", "context": "🚁 à Zoë", "question": "q?", "answers": {"text": ["Zoë"], "answer_start": [4]}}
+    assert read_questions(put(tmp_path / "f.jsonl", flat))[0].answers[0].end == 7
+
+
+def test_FID_1_unequal_numbers_of_passages(cases: Path) -> None:
+    expected = json.loads((cases / "FID-1.expected.json").read_text("utf-8"))["batch_of_three"]["real_passages"]
+    questions = read_questions(cases / "FID-1.jsonl")
+    assert [len(question.passages) for question in questions] == expected
+    assert [passage.title for passage in questions[1].passages] == ["t1", "t2", "t3"]
+    assert all("scores" not in question.meta for question in questions)
+    assert questions[1].answers == (Answer("Oslo"), Answer("Christiania"))
+    assert questions[0].passages == ()
+
+
+def test_fid_scores_and_names(tmp_path: Path) -> None:
+    ctxs = [{"id": 7, "title": "t", "text": "x", "score": "81.5"}, {"text": "y"}]
+    question = read_questions(put(tmp_path / "f.json", {"question": "q", "answers": ["x"], "ctxs": ctxs}, array=True))[
+        0
+    ]
+    assert question.meta["scores"] == (81.5, None)
+    assert question.passages[0].id == "7"
+    assert len(question.passages[1].id) == 16
+    write_questions(tmp_path / "g.json", [question])
+    again = read_questions(tmp_path / "g.json")[0]
+    assert (again.passages[1].id, again.meta) == (question.passages[1].id, question.meta)
+
+
+def test_dpr_training_file(tmp_path: Path) -> None:
+    value = {
+        "question": "q",
+        "answers": ["x"],
+        "positive_ctxs": [{"psg_id": "1", "title": "", "text": "x"}],
+        "hard_negative_ctxs": [{"psg_id": "2", "title": "", "text": "y"}],
+        "negative_ctxs": [],
+    }
+    question = read_questions(put(tmp_path / "d.json", value, array=True))[0]
+    assert ([p.id for p in question.passages], question.relevant) == (["1", "2"], ("1",))
+
+
+def test_flashrag(tmp_path: Path) -> None:
+    value = {"id": "t0", "question": "who?", "golden_answers": ["Ana", "A."], "metadata": {"x": 1}}
+    question = read_questions(put(tmp_path / "f.jsonl", value))[0]
+    assert (question.answers, question.meta) == ((Answer("Ana"), Answer("A.")), {"metadata": {"x": 1}})
+    write_questions(tmp_path / "g.jsonl", [question], format="flashrag")
+    assert json.loads((tmp_path / "g.jsonl").read_text("utf-8")) == value
+
+
+def test_pairs_and_lines(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("who wrote it?\t[\"Ana\", 'B']\n", encoding="utf-8")
+    question = read_questions(tmp_path / "p.csv")[0]
+    assert (question.text, question.answers) == ("who wrote it?", (Answer("Ana"), Answer("B")))
+    (tmp_path / "bad.tsv").write_text("who?\tAna\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"bad.tsv:1: 'who\?\\tAna' is no question and list of answers"):
+        read_questions(tmp_path / "bad.tsv")
+    (tmp_path / "l.txt").write_text("\ufeffwho?\n\n where? \n", encoding="utf-8")
+    assert [(q.id, q.text) for q in read_questions(tmp_path / "l.txt")] == [("l:1", "who?"), ("l:3", " where? ")]
+
+
+def test_beir_folder(tmp_path: Path) -> None:
+    put(tmp_path / "queries.jsonl", {"_id": "1", "text": "q1"}, {"_id": "2", "text": "q2"})
+    put(tmp_path / "corpus.jsonl", {"_id": "d1", "title": "T", "text": "x"}, {"_id": "d2", "text": "y"})
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td2\t0\n", encoding="utf-8")
+    (tmp_path / "README.md").write_text("about", encoding="utf-8")
+    (question,) = read_questions(tmp_path)
+    assert (question.id, question.relevant, question.meta["grades"]) == ("2", ("d1",), {"d1": 1, "d2": 0})
+    assert read_passages(tmp_path)[0] == Passage("d1", "T", "x", place=f"{tmp_path / 'corpus.jsonl'}:1")
+    with pytest.raises(DataError, match=r"no judgements for split 'dev'. There is: test"):
+        read_questions(tmp_path, split="dev")
+    (tmp_path / "qrels" / "test.tsv").write_text("9\td1\t1\n", encoding="utf-8")
+    with pytest.raises(DataError, match="query '9' is judged, and is not in"):
+        read_questions(tmp_path)
+
+
+def test_our_own_form(tmp_path: Path) -> None:
+    put(tmp_path / "passages.jsonl", {"passage_id": "p", "title": "t", "text": "in Oslo"}, {"id": "r", "text": "z"})
+    rows = [
+        {"id": 1, "question": "where?", "answers": ["Oslo"], "answer_starts": [3], "passage_id": "p", "split": "dev"},
+        {"question": "what?", "answers": ["z"], "passage_ids": ["r", "p"]},
+    ]
+    one, two = read_questions(put(tmp_path / "q.jsonl", *rows))
+    assert one.answers == (Answer("Oslo", "p", 3, 7),)
+    assert (one.id, one.meta, two.id, two.relevant) == ("1", {"split": "dev"}, "q:2", ("r", "p"))
+    write_questions(tmp_path / "again.jsonl", [one, two])
+    assert [q.answers for q in read_questions(tmp_path / "again.jsonl")] == [one.answers, two.answers]
+    with pytest.raises(DataError, match="passage 'p' is not among the 1 passages"):
+        read_questions(tmp_path / "q.jsonl", passages=[Passage("r", text="z")])
+    (tmp_path / "passages.jsonl").unlink()
+    with pytest.raises(DataError, match="names passages by id, and there is neither"):
+        read_questions(tmp_path / "q.jsonl")
+
+
+def test_errors_name_the_place(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"q.jsonl:1: no field 'question'. There is: text"):
+        read_questions(put(tmp_path / "q.jsonl", {"text": "x"}))
+    with pytest.raises(DataError, match=r"q.jsonl:1: 'answers' is a int; it must be a list of strings"):
+        read_questions(put(tmp_path / "q.jsonl", {"question": "x", "answers": 3}))
+    with pytest.raises(DataError, match=r"q.jsonl:2: a second question 'a'; the first is at .*q.jsonl:1"):
+        read_questions(put(tmp_path / "q.jsonl", {"id": "a", "question": "x"}, {"id": "a", "question": "y"}))
+    with pytest.raises(DataError, match=r"q.jsonl:1: the question is empty"):
+        read_questions(put(tmp_path / "q.jsonl", {"question": " "}))
+    with pytest.raises(ConfigError, match=r"format='squat' is not known. .* Did you mean 'squad'"):
+        read_questions(tmp_path / "q.jsonl", format="squat")
+    with pytest.raises(ConfigError, match="format 'beir' is read, not written"):
+        write_questions(tmp_path / "q", [Question("1", "q")], format="beir")
+    (tmp_path / "empty.jsonl").write_text("\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no questions in"):
+        read_questions(tmp_path / "empty.jsonl")
+
+
+def test_real_files_of_every_kind_can_be_read(shared: Path) -> None:
+    """Counts as data/README.md gives them."""
+    counts = {
+        "qa/xquad_en/questions": 1190,
+        "qa/qed/dev": 1355,
+        "qa/fairytaleqa/dev": 1025,
+        "qa/musique_multi/test": 150,
+        "qa/techqa_dev_sentences/dev": 160,
+        "qa_open/nq_open/dev": 3610,
+        "qa_open/curatedtrec/test": 694,
+        "qa_open/webquestions/test": 2032,
+    }
+    for name, count in counts.items():
+        questions = read_questions(shared / "data" / f"{name}.jsonl.gz")
+        assert len(questions) == count, name
+        if name.startswith("qa/") and "musique" not in name:
+            assert all(question.passages and question.relevant for question in questions)
+        if "squad" in name:
+            assert all(answer.located for question in questions for answer in question.answers)
+
+
+def test_formats_have_names_of_their_own() -> None:
+    assert set(question_formats()) == {"beir", "fid", "flashrag", "lines", "pairs", "questions", "squad"}
+
+
+def test_gz(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "q.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write('{"question": "é?", "answers": ["x"]}\n')
+    assert read_questions(tmp_path / "q.jsonl.gz")[0].text == "é?"
