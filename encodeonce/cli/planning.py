@@ -162,8 +162,8 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     shown = counted.shown(stored.missing)
     encoded = encoding_seconds(model, spec, shown, ENCODING * budget, order, clock)
     settings, items = own.training(config), counted.training(splits["train"])
-    n_steps = -(-len(splits["train"]) // settings.per_device_train_batch_size)
     rehearsal = Rehearsal(spec, tasks, items, encoded.rows, settings, clock)
+    n_steps = rehearsal.n_batches
     cached = {}
     for name, variant in variants.items():
         cached[name] = rehearsal.cached(variant, CACHED * budget / len(variants), order).times(n_steps)
