@@ -13,6 +13,7 @@ FLOORS = [
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask"},
     {"methods.aggregate", "methods.finetune"},
+    {"methods.refusion"},
     {"tasks", "train"},
     {"report", "serve"},
     {"cli"},

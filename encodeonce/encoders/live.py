@@ -1,10 +1,11 @@
 """Blocks of an encoder that are trained: a copy of any of them, run over packed rows that come from anywhere.
 
 Axes: P rows of all items of a batch   D width   B items   T rows of the longest   R chosen rows
+G items of a group
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,15 @@ from ..nn.dropout import Dropout
 from ..nn.item_blocks import ItemBlocks
 from ..nn.linear import COMPUTE
 from ..nn.post_norm import Line, PostNorm
+from ..types import Edit
 from .lora import add_lora, merged, weight_of
+from .slots import edited
 from .stack import Stack
 
 __all__ = ["LiveBlocks"]
+
+Edits = Callable[[Int[np.ndarray, " G"]], Edit]
+"""Numbers of the items that run together -> what is called at their slots."""
 
 GROUP = 8
 """Items that are padded together where padding is needed at all: few enough to be of like length, once sorted."""
@@ -84,15 +90,25 @@ class LiveBlocks(nn.Module):
         return self.stack.place(self.stack.lookup(ids[None]), at, None if segments is None else segments[None])[0]
 
     def forward(
-        self, states: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None = None
+        self,
+        states: Float[Tensor, "P D"],
+        lengths: Sequence[int],
+        rows: Int[Tensor, " R"] | None = None,
+        *,
+        edits: Edits | None = None,
+        slots: Collection[str] = (),
     ) -> Float[Tensor, "R D"]:
-        """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32."""
-        if self.packed:
+        """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32.
+
+        Items run in groups. `edits(items)` is asked once a group for what `Stack.run` calls `edit(block, slot, x, y)`,
+        here at `slots` alone where some are named; line b of x and y is the batch's item `items[b]`, padded right.
+        """
+        if self.packed and edits is None:
             for place, index in enumerate(self.blocks):
                 last = place == len(self.blocks) - 1
                 states = self._post_norm(place, index)(states, lengths, rows if last else None)
             return self.stack.finish(states) if self.final else states
-        return self._padded(states, lengths, rows)
+        return self._padded(states, lengths, rows, edits, slots)
 
     @property
     def packed(self) -> bool:
@@ -137,31 +153,45 @@ class LiveBlocks(nn.Module):
         )
 
     def _padded(
-        self, states: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None
+        self,
+        states: Float[Tensor, "P D"],
+        lengths: Sequence[int],
+        rows: Int[Tensor, " R"] | None,
+        edits: Edits | None,
+        slots: Collection[str],
     ) -> Float[Tensor, "R D"]:
         """The same by the blocks' own modules, over items of like length padded to the longest of their group."""
         sizes = np.asarray(lengths, dtype=np.int64)
         order = np.argsort(-sizes, kind="stable") if len(sizes) > GROUP else np.arange(len(sizes))
         starts = np.cumsum(sizes) - sizes
         groups = [order[at : at + GROUP] for at in range(0, len(order), GROUP)]
-        after, places = [], []
+        parts, places = [], []
         for group in groups:
             own = np.concatenate([np.arange(starts[item], starts[item] + sizes[item]) for item in group])
             here = states.index_select(0, torch.from_numpy(own).to(states.device))
-            after.append(self._group(here, ItemBlocks(tuple(sizes[group].tolist()), None)))
+            edit = None if edits is None else edits(group)
+            parts.append(self._group(here, ItemBlocks(tuple(sizes[group].tolist()), None), edit, slots))
             places.append(own)
         back = torch.from_numpy(np.argsort(np.concatenate(places))).to(states.device)
-        return torch.cat(after).index_select(0, back if rows is None else back[rows])
+        return torch.cat(parts).index_select(0, back if rows is None else back[rows])
 
-    def _group(self, states: Float[Tensor, "P D"], items: ItemBlocks) -> Float[Tensor, "P D"]:
+    def _group(
+        self,
+        states: Float[Tensor, "P D"],
+        items: ItemBlocks,
+        edit: Edit | None,
+        slots: Collection[str],
+    ) -> Float[Tensor, "P D"]:
         stack = self.stack
+        paths = {slot: path for slot, path in stack.paths.items() if not slots or slot in slots}
         with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16"):
             blocks = items.keys_of(states)
             mask = None if items.real.all() else torch.from_numpy(items.real).to(states.device)
             positions = torch.arange(blocks.shape[1], device=states.device)[None]
             context = stack.context(blocks, mask, positions)
             for index in self.blocks:
-                blocks = stack.block(index, blocks, context)
+                with edited(stack.blocks[index], paths, index, edit):
+                    blocks = stack.block(index, blocks, context)
             if self.final:
                 blocks = stack.finish(blocks)
         return items.out_of(blocks.float() if self.compute == "bf16" else blocks)
