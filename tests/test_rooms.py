@@ -12,10 +12,11 @@ FLOORS = [
     {"corpus", "nn", "metrics", "costs"},
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask"},
-    {"methods.aggregate", "methods.finetune"},
-    {"methods.refusion"},
+    {"methods.aggregate", "methods.fastdoc", "methods.finetune", "methods.lumen"},
+    {"methods.fewshot", "methods.refusion"},
     {"tasks", "train"},
     {"report", "serve"},
+    {"integrations"},
     {"cli"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
