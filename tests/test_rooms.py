@@ -12,7 +12,7 @@ FLOORS = [
     {"corpus", "nn", "metrics", "costs"},
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask"},
-    {"methods.aggregate", "methods.finetune", "methods.lumen"},
+    {"methods.aggregate", "methods.fastdoc", "methods.finetune", "methods.lumen"},
     {"tasks", "train"},
     {"report", "serve"},
     {"cli"},

@@ -30,6 +30,7 @@ __all__ = [
     "n_words",
     "planned",
     "pretrained",
+    "recorded",
     "spec_of",
     "with_rows",
 ]
@@ -96,12 +97,19 @@ def spec_of(config: "Config", model: Pretrained | Pooled, *, dry: bool = False) 
 
     With `dry`, an encoder whose folder lacks files has one too, without hashes.
     """
-    folder = Path(config.encoder)
-    name = str(folder.resolve()) if folder.is_dir() else config.encoder
-    name = QUICKSTART_MODEL if name == QUICKSTART else name
-    outlined = dry and isinstance(model, Pretrained) and model.lacks
-    made = model.outline if outlined and isinstance(model, Pretrained) else model.spec
-    return replace(made(config.layers, config.dtype), encoder=name)
+    made = model.outline if dry and isinstance(model, Pretrained) and model.lacks else model.spec
+    return replace(made(config.layers, config.dtype), encoder=_named(config.encoder))
+
+
+def recorded(encoder: str) -> str:
+    """What results call a config's encoder."""
+    return label_of(_named(encoder))
+
+
+def _named(encoder: str) -> str:
+    folder = Path(encoder)
+    name = str(folder.resolve()) if folder.is_dir() else encoder
+    return QUICKSTART_MODEL if name == QUICKSTART else name
 
 
 def label_of(encoder: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from encodeonce.cli.config import load
+from encodeonce.cli.contenders import contender
 from encodeonce.cli.dry_run import dry_run
-from encodeonce.cli.learning import settings_of
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.finetune import Tuning
 
@@ -76,11 +76,16 @@ def test_bytes_steps_and_parameters_from_a_config_alone(
 def test_parameters_of_whole_models_are_the_published_ones(
     outline: tuple[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
-    """BERT-large has 333.6 million with the pooler that no view needs, RoBERTa-large 355.4 (spec A6), GPT-2 124.4."""
+    """BERT-large has 333.6 million with the pooler that no view needs, RoBERTa-large 355.4 (spec A6), GPT-2 124.4.
+    Terms of rank 8 for query and value have 786,432 (spec A-09); GPT-2 has one product for query, key and value."""
+    pytest.importorskip("peft")
     name, encoder = outline
     config = load(config_of(tmp_path, encoder, corpus))
-    found = dry_run(config, settings_of(config), Tuning("finetune"))
-    frozen = dry_run(config, settings_of(config), Tuning("finetune", live=0))
+    settings = contender(config).training(config)
+    found = dry_run(config, settings, Tuning("finetune"))
+    frozen = dry_run(config, settings, Tuning("finetune", live=0))
+    lora = dry_run(config, settings, Tuning("lora"))
+    assert lora.parameters["upos"] - frozen.parameters["upos"] == {"gpt2": 12 * 8 * (768 + 2304)}.get(name, 786_432)
     own = found.parameters["upos"] - frozen.parameters["upos"]
     assert own == LARGE[name][2] - POOLER[name]
     stack = Pretrained(encoder).hollow()
@@ -97,3 +102,30 @@ def test_a_model_that_is_not_here_is_named(run: Run, corpus: Path, tmp_path: Pat
 
 def test_a_real_run_needs_a_place(run: Run, corpus: Path, tmp_path: Path) -> None:
     assert "--output" in run("train", config_of(tmp_path, tmp_path, corpus), code=2).stderr
+
+
+PAPER = sorted((Path(__file__).parents[2] / "experiments" / "structures" / "paper").glob("*.toml"))
+
+
+TREE = "1\tcats\tcat\tNOUN\tN\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\tV\t_\t0\troot\t_\t_\n\n"
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_configs_are_whole(run: Run, shared: Path, path: Path, tmp_path: Path) -> None:
+    """Trained on what they score, as this is small, or on one tree; the encoder of a family by its config.json."""
+    import transformers
+
+    family = "GPT2Config" if "gpt2" in path.stem else "RobertaConfig" if "roberta" in path.stem else "BertConfig"
+    getattr(transformers, family)().save_pretrained(tmp_path / "encoder")
+    config = load(path)
+    assert config.encoder in {"bert-large-cased", "roberta-large", "gpt2", "gpt2-medium", "gpt2-large"}
+    assert all(Path(name).is_file() for split in ("train", "dev", "test") for name in getattr(config.data, split))
+    changes = [f"encoder={tmp_path / 'encoder'}", f"data.train={Path(config.data.test[0]).resolve()}"]
+    if path.stem.startswith(("ud", "parsing")):
+        (tmp_path / "tree.conllu").write_text(TREE)
+        changes += [f"data.{split}={tmp_path}/tree.conllu" for split in ("train", "dev", "test")]
+    settings = [part for change in changes for part in ("--set", change)]
+    found = json.loads(run("train", path, "--dry-run", "--json", *settings).stdout)
+    assert found["steps"] == config.train.num_train_epochs * found["batches_per_epoch"] > 0
+    assert (found["method"], set(found["labels"])) == ("adapted", set(config.tasks))
+    assert len(found["layers"]) == 13
