@@ -35,7 +35,7 @@ __all__ = ["METHODS", "FewShot", "Tried"]
 log = logging.getLogger("encodeonce")
 
 METHODS = ("probe", "layers", "cosine", "late", "self_training", "finetune")
-"""What is tried unless said otherwise: "cosine" for pairs only, what needs unlabelled texts only where there are some."""
+"""What is tried unless said otherwise: "cosine" for pairs only, what needs unlabelled texts where there are some."""
 
 Texts = Sequence[str | tuple[str, str]]
 
