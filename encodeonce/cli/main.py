@@ -26,6 +26,7 @@ COMMANDS = {
     "predict": "Fill a file's columns, or tag raw text, with a saved run.",
     "pretrain": "Documents with metadata to a domain encoder, in minutes.",
     "compare": "Methods x tasks x seeds from one store: a table, a plot.",
+    "fewshot": "Learn from a handful of labels: tries, chooses, says by how much.",
     "inspect": "Which layers each label reads: heat map or numbers.",
     "store": "List, describe, verify or clean stores.",
     "debug-data": "What is in the files, and what is wrong with them.",
