@@ -13,7 +13,7 @@ FLOORS = [
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask"},
     {"methods.aggregate", "methods.fastdoc", "methods.finetune", "methods.lumen"},
-    {"methods.fewshot"},
+    {"methods.fewshot", "methods.refusion"},
     {"tasks", "train"},
     {"report", "serve"},
     {"integrations"},
