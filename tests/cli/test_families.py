@@ -30,6 +30,4 @@ def test_a_family_goes_through_every_command(families: Any, family: str, tmp_pat
     assert all(row["encoder"] == f"tiny-{family}" and row["n"] > 0 for row in rows.values())
     head = 32 * 32 + 32 + 4 * 32 + 4
     assert rows["lora"]["params_trainable"] == head + 3072
-    assert (
-        rows["lora"]["params_trainable"] < rows["live_mix"]["params_trainable"] < rows["finetune"]["params_trainable"]
-    )
+    assert min(rows[name]["params_trainable"] for name in ("live_mix", "finetune")) > 5 * head
