@@ -122,7 +122,7 @@ class _Job:
     def __init__(self, config: PretrainConfig, folder: Path) -> None:
         self.config, self.folder = config, folder
         self.objective = Objective.named(config.objective, **config.options)
-        self.settings = Settings(**config.train.model_dump())
+        self.settings = Settings(**config.train.model_dump(exclude_none=True))
         self.base = Pretrained(encoder_name(config.encoder), overlap=0)
         frozen = encoder_name(config.sentence_encoder or config.encoder)
         self.source = Pooled(
