@@ -94,23 +94,33 @@ def watched(world: World, method: Finetune, batch: Batch) -> dict[str, Tensor]:
     logits(method, batch)
     for handle in handles:
         handle.remove()
-    return {name: tensor[0] for name, tensor in seen.items()}
+    seen = {name: tensor[0] for name, tensor in seen.items()}
+    n = len(seen["query"])
+    states, positions = torch.zeros(1, n, WIDTH), torch.arange(n)[None]
+    bias = stack.context(states, None, positions).get("position_bias")
+    return seen if bias is None else {**seen, "bias": bias[0].detach()}
 
 
-def attended(seen: dict[str, Tensor], key: Tensor, value: Tensor, n_heads: int = 4) -> Tensor:
-    """Attention by hand: rows of the softmax of query key / sqrt(d) over the values, head by head."""
-    parts = []
-    for q, k, v in zip(seen["query"].chunk(n_heads, 1), key.chunk(n_heads, 1), value.chunk(n_heads, 1), strict=True):
-        parts.append((q @ k.T / math.sqrt(q.shape[1])).softmax(1) @ v)
-    return torch.cat(parts, 1)
+def shares(seen: dict[str, Tensor], key: Tensor, n_heads: int = 4) -> list[Tensor]:
+    """Attention by hand, a head each: the softmax of query key / sqrt(d), in T5 of query key + bias."""
+    found = []
+    for head, (q, k) in enumerate(zip(seen["query"].chunk(n_heads, 1), key.chunk(n_heads, 1), strict=True)):
+        scores = q @ k.T + seen["bias"][head] if "bias" in seen else q @ k.T / math.sqrt(q.shape[1])
+        found.append(scores.softmax(1))
+    return found
+
+
+def attended(seen: dict[str, Tensor], key: Tensor, value: Tensor) -> Tensor:
+    """The context vectors of these shares."""
+    return torch.cat([p @ v for p, v in zip(shares(seen, key), value.chunk(4, 1), strict=True)], 1)
 
 
 @pytest.mark.parametrize("slot", ["key", "value"])
-def test_I24_only_the_first_row_of_the_slot_changes(slot: str, small: World) -> None:
+def test_I24_only_the_first_row_of_the_slot_changes(slot: str, world: World) -> None:
     """B1: key fusion adds q_t delta to the first column of scores, value fusion p_t,first delta to each context."""
-    method = small.made(Fusing(slots=[slot], blocks=[0], schemes=["add"], k=K))
-    batch = small.batch(method, small.near(), n=1)
-    plain, fused = watched(small, method.plain(), small.batch(method.plain(), n=1)), watched(small, method, batch)
+    method = world.made(Fusing(slots=[slot], blocks=[0], schemes=["add"], k=K))
+    batch = world.batch(method, world.near(), n=1)
+    plain, fused = watched(world, method.plain(), world.batch(method.plain(), n=1)), watched(world, method, batch)
     assert batch.packed.near is not None
     delta = batch.packed.near[0].mean(0)
     changed = plain[slot].clone()
@@ -119,24 +129,19 @@ def test_I24_only_the_first_row_of_the_slot_changes(slot: str, small: World) -> 
     torch.testing.assert_close(fused["context"], attended(plain, key, value), atol=1e-5, rtol=1e-5)
     assert torch.equal(fused[slot], plain[slot])
     if slot == "value":
-        share = torch.cat(
-            [
-                (q @ k.T / math.sqrt(8)).softmax(1)[:, :1] * d
-                for q, k, d in zip(plain["query"].chunk(4, 1), plain["key"].chunk(4, 1), delta.chunk(4), strict=True)
-            ],
-            1,
-        )
+        first = [p[:, :1] * d for p, d in zip(shares(plain, plain["key"]), delta.chunk(4), strict=True)]
+        share = torch.cat(first, 1)
         torch.testing.assert_close(fused["context"], plain["context"] + share, atol=1e-5, rtol=1e-5)
 
 
-def test_I37_values_at_all_positions_add_delta_to_every_context_and_keys_nothing(small: World) -> None:
-    method = small.made(Fusing(slots=["value"], blocks=[0], schemes=["add"], k=K, position="all"))
-    batch = small.batch(method, small.near(), n=1)
-    plain, fused = watched(small, method.plain(), small.batch(method.plain(), n=1)), watched(small, method, batch)
+def test_I37_values_at_all_positions_add_delta_to_every_context_and_keys_nothing(world: World) -> None:
+    method = world.made(Fusing(slots=["value"], blocks=[0], schemes=["add"], k=K, position="all"))
+    batch = world.batch(method, world.near(), n=1)
+    plain, fused = watched(world, method.plain(), world.batch(method.plain(), n=1)), watched(world, method, batch)
     assert batch.packed.near is not None
     delta = batch.packed.near[0].mean(0)
     torch.testing.assert_close(fused["context"], plain["context"] + delta, atol=1e-5, rtol=1e-5)
-    stack = small.model.stack()
+    stack = world.model.stack()
     states = stack.place(stack.lookup(torch.tensor([[5, 6, 7, 8]])))
     same = stack.run(states, None, 0, 1, edit=lambda b, s, x, y: y + delta if s == "key" else y)[0]
     torch.testing.assert_close(same, stack.run(states, None, 0, 1)[0], atol=2e-5, rtol=1e-4)
@@ -202,8 +207,8 @@ def test_other_widths_are_refused_or_projected_from_zero(world: World) -> None:
     assert not torch.equal(logits(method, batch), plain)
 
 
-def test_I31_taking_fusion_away_leaves_the_plain_methods_weights(small: World) -> None:
-    plain = small.plain()
+def test_I31_taking_fusion_away_leaves_the_plain_methods_weights(world: World) -> None:
+    plain = world.plain()
     before = {name: tensor.clone() for name, tensor in plain.state_dict().items()}
     after = refusion(plain, EVERY, WIDTH).plain().state_dict()
     assert before.keys() == after.keys()

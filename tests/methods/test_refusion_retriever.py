@@ -12,7 +12,7 @@ from encodeonce.batching import Cut, Examples
 from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, CorruptStore, DataError, NotStored, SpecMismatch, TooFewVectors
-from encodeonce.methods.refusion import Near, Retrieved, Retriever
+from encodeonce.methods.refusion import Near, Retrieved, Retriever, instead
 from encodeonce.types import Document
 
 WORDS = ("the", "cat", "sat", "on", "mat", "river", "banks", "running", "naive", "cafe", "rents", "co", "op")
@@ -173,3 +173,23 @@ def test_a_source_brings_each_item_its_own_neighbours(retriever: Retriever, enco
     assert set(fused) - set(plain) == {"neighbours"}
     other = Retrieved(cut, retriever.near(documents[::-1], 2))
     assert Examples.read(other, documents).fingerprint()["neighbours"] != fused["neighbours"]
+
+
+def test_controls_have_the_form_of_neighbours_and_nothing_of_their_content(retriever: Retriever) -> None:
+    near = retriever.near(texts(5, seed=4), 3)
+    every = np.arange(5)
+    shuffled = instead("shuffled", near)
+    np.testing.assert_array_equal(shuffled.vectors(every), near.vectors(np.array([4, 0, 1, 2, 3])))
+    constant = instead("constant", near).vectors(every)
+    mean = retriever.vectors(retriever.texts).mean(0)
+    np.testing.assert_allclose(constant, np.broadcast_to(mean, constant.shape), atol=1e-5)
+    drawn, again, other = instead("random", near), instead("random", near), instead("random", near, seed=1)
+    np.testing.assert_array_equal(drawn.ids, again.ids)
+    assert not np.array_equal(drawn.ids, other.ids)
+    assert all(len(set(row.ravel().tolist())) == 3 for row in drawn.ids)
+    alone = instead("random", Near(near.keys[2:3], near.ids[2:3], near.scores[2:3], near.search))
+    np.testing.assert_array_equal(alone.ids[0], drawn.ids[2])
+    with pytest.raises(ConfigError, match=r"control 'mean' is not known"):
+        instead("mean", near)
+    with pytest.raises(ConfigError, match="1 different example cannot be given another's neighbours"):
+        instead("shuffled", retriever.near(texts(1), 3))

@@ -43,21 +43,21 @@ def test_I28_the_architecture_step_leaves_no_gradient_at_any_weight(world: World
         assert all(torch.equal(a, b) for a, b in zip(before, method.parameters(), strict=True))
 
 
-def test_I28_a_weight_step_leaves_the_architecture_alone(small: World) -> None:
-    method = small.made(Fusing(k=K))
+def test_I28_a_weight_step_leaves_the_architecture_alone(world: World) -> None:
+    method = world.made(Fusing(k=K))
     method.train()
-    method.loss(small.batch(method, small.near())).backward()
+    method.loss(world.batch(method, world.near())).backward()
     assert method.fusion.architecture is not None
     assert method.fusion.architecture.grad is None
     assert method.fusion.rank is not None
     assert method.fusion.rank.grad is not None
 
 
-def test_I28_the_release_leaks_dev_gradients_and_never_moves(small: World) -> None:
+def test_I28_the_release_leaks_dev_gradients_and_never_moves(world: World) -> None:
     release = FUSINGS["release"].to_json()
-    method = small.made(Fusing(**{**release, "k": K}))
+    method = world.made(Fusing(**{**release, "k": K}))
     method.train()
-    dev = small.batch(method, small.near())
+    dev = world.batch(method, world.near())
     assert method.upper_gradients(dev, dev, 1e-3) == [None]
     trained = [parameter for own in method.groups(method.name).values() for parameter in own]
     assert all(parameter.grad is not None for parameter in trained)
@@ -66,30 +66,30 @@ def test_I28_the_release_leaks_dev_gradients_and_never_moves(small: World) -> No
     assert method.fusion.architecture.abs().max() > 0.1
 
 
-def test_I29_one_candidate_has_no_architecture_and_no_dev_pass(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    method = small.made(Fusing(k=K, schemes=["reranker"]))
+def test_I29_one_candidate_has_no_architecture_and_no_dev_pass(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = world.made(Fusing(k=K, schemes=["reranker"]))
     assert method.fusion.architecture is None
     assert method.upper_parameters() == []
-    examples = method.read(Retrieved(small.cut, small.near()), small.documents, [small.task])
+    examples = method.read(Retrieved(world.cut, world.near()), world.documents, [world.task])
     asked = []
     true = Refusion.batches
     monkeypatch.setattr(Refusion, "batches", lambda self, e, **o: asked.append(o["size"]) or true(self, e, **o))
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=4, learning_rate=1e-4)
-    fit(method, examples, {"classification": small.task}, settings, upper=Upper(examples, batch_size=5))
+    fit(method, examples, {"classification": world.task}, settings, upper=Upper(examples, batch_size=5))
     assert 5 not in asked
-    searching = small.made(Fusing(k=K))
-    fit(searching, examples, {"classification": small.task}, settings, upper=Upper(examples, batch_size=5))
+    searching = world.made(Fusing(k=K))
+    fit(searching, examples, {"classification": world.task}, settings, upper=Upper(examples, batch_size=5))
     assert 5 in asked
 
 
-def test_I30_second_order_with_rate_0_is_first_order(small: World) -> None:
-    first, second = (small.made(Fusing(k=K, order=order)) for order in (1, 2))
+def test_I30_second_order_with_rate_0_is_first_order(world: World) -> None:
+    first, second = (world.made(Fusing(k=K, order=order)) for order in (1, 2))
     second.load_state_dict(first.state_dict())
     gradients = []
     for method in (first, second):
         method.eval()
         method.ending = "soft"
-        batch = small.batch(method, small.near())
+        batch = world.batch(method, world.near())
         (gradient,) = method.upper_gradients(batch, batch, 0.0)
         gradients.append(gradient)
     assert torch.equal(*gradients)

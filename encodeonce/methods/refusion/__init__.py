@@ -1,5 +1,6 @@
 """Retrieved vectors fused inside an encoder's blocks, with a search over where and how (ReFusion, Wu et al. 2024)."""
 
+from .controls import CONTROLS, instead
 from .fusing import FUSINGS, SLOTS, Fusing
 from .fusion import Decision
 from .refusion import Refusion, refusion
@@ -7,6 +8,7 @@ from .retrieved import Retrieved
 from .retriever import Leakage, Near, Retriever
 
 __all__ = [
+    "CONTROLS",
     "FUSINGS",
     "SLOTS",
     "Decision",
@@ -16,5 +18,6 @@ __all__ = [
     "Refusion",
     "Retrieved",
     "Retriever",
+    "instead",
     "refusion",
 ]
