@@ -2,7 +2,8 @@
 
 from .format import estimate
 from .reader import Store
+from .removal import Removal, keep_only
 from .upkeep import gc, info, ls, verify
 from .writer import FillReport, Source
 
-__all__ = ["FillReport", "Source", "Store", "estimate", "gc", "info", "ls", "verify"]
+__all__ = ["FillReport", "Removal", "Source", "Store", "estimate", "gc", "info", "keep_only", "ls", "verify"]
