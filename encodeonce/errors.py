@@ -9,7 +9,8 @@ EncodeOnceError
 │   ├── CorruptStore       a file was cut, changed or lost; the message names it
 │   ├── NotStored          an item that was asked for is not in the store
 │   ├── NonFinite          an encoder gave inf or NaN (or a value the storage type cannot hold)
-│   └── StoreFull          the size cap or the disk is reached
+│   ├── StoreFull          the size cap or the disk is reached
+│   └── TooFewVectors      fewer vectors can be found than neighbours were asked for
 ├── RunError               a saved run cannot be loaded, resumed or used with this encoder
 └── MissingExtra           an optional package is not installed
 
@@ -29,6 +30,7 @@ __all__ = [
     "SpecMismatch",
     "StoreError",
     "StoreFull",
+    "TooFewVectors",
 ]
 
 
@@ -70,6 +72,10 @@ class NonFinite(StoreError):
 
 class StoreFull(StoreError):
     """The size cap or the disk is reached."""
+
+
+class TooFewVectors(StoreError):
+    """Fewer vectors can be found than neighbours were asked for."""
 
 
 class RunError(EncodeOnceError):

@@ -1,6 +1,6 @@
 """The nouns: small frozen values that cross the walls between rooms. Nothing here imports torch.
 
-Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch
+Axes: L views (layers)   T rows of one item (pieces)   D width   B items of a batch   Q queries   K neighbours
 """
 
 import hashlib
@@ -25,6 +25,7 @@ __all__ = [
     "Encoder",
     "Encoding",
     "Method",
+    "Neighbours",
     "Passage",
     "Pieces",
     "Question",
@@ -283,6 +284,20 @@ class Spec:
             return cls(**{**values, "layers": tuple(values["layers"])})
         except (TypeError, KeyError) as problem:
             raise ConfigError(f"incomplete Spec: {problem}.") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """Of each query its K nearest rows, nearest first: `ids` int64 [Q, K], never -1, and `scores` fp32 [Q, K].
+
+    A score is the squared distance ("l2"; 0 is nearest), the inner product ("ip") or the cosine ("cosine").
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @runtime_checkable
