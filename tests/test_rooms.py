@@ -11,9 +11,9 @@ FLOORS = [
     {"types", "errors", "resolve", "spans", "graphs", "prompts"},
     {"corpus", "nn", "metrics", "costs"},
     {"encoders", "store", "adapters", "heads", "batching"},
-    {"methods.multitask"},
+    {"methods.multitask", "retrieval"},
     {"methods.aggregate", "methods.finetune"},
-    {"tasks", "train"},
+    {"tasks", "train", "memory"},
     {"report", "serve"},
     {"cli"},
 ]

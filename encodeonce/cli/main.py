@@ -25,6 +25,8 @@ COMMANDS = {
     "evaluate": "Score a saved run on a file.",
     "predict": "Fill a file's columns, or tag raw text, with a saved run.",
     "compare": "Methods x tasks x seeds from one store: a table, a plot.",
+    "memory": "Passages encoded once: build, add, remove, info, gc, plan.",
+    "ask": "Answer questions from a memory of passages, with sources.",
     "inspect": "Which layers each label reads: heat map or numbers.",
     "store": "List, describe, verify or clean stores.",
     "debug-data": "What is in the files, and what is wrong with them.",

@@ -36,8 +36,8 @@ def windows(
     """Passages of at most `size` words that share up to `overlap` with the one before; DPR's are 100 and 0.
 
     With `pieces`, an encoder, size and overlap count its pieces (special ones apart); words stay whole, and one longer
-    than `size` is a window of its own, which is logged. A passage that fits stays as it is; of another, window n has the
-    id "ID#n", the same title, and its source and start. Raises ConfigError unless 0 <= overlap < size.
+    than `size` is a window of its own, which is logged. A passage that fits stays as it is; of another, window n has
+    the id "ID#n", the same title, and its source and start. Raises ConfigError unless 0 <= overlap < size.
     """
     if not 0 <= overlap < size:
         raise ConfigError(f"overlap={overlap} must be at least 0 and less than the room for a window, size={size}.")

@@ -27,7 +27,7 @@ NAME = re.compile(r"passages-(\d{6})\.jsonl")
 
 
 class Ledger:
-    """The passages by id, in the order they came. One writer at a time (`Memory` sees to that), any number of readers."""
+    """The passages by id, in the order they came. One writer at a time (`Memory` sees to that), any readers."""
 
     def __init__(self, folder: Path) -> None:
         """Reads what is there. CorruptStore naming the file where a byte differs from what was written."""
@@ -93,4 +93,6 @@ def _values(passage: Passage) -> dict[str, Any]:
 
 
 def _passage(values: Mapping[str, Any]) -> Passage:
-    return Passage(values["passage_id"], values["title"], values["text"], values.get("source", ""), values.get("start", 0))
+    return Passage(
+        values["passage_id"], values["title"], values["text"], values.get("source", ""), values.get("start", 0)
+    )

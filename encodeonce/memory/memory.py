@@ -39,11 +39,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """Passages that are new, that took another's place, and that were there already, the same. What was encoded."""
+    """Passages that are new, that took another's place, that were there already, the same, and that went with the text
+    they were of. What was encoded."""
 
     new: int
     replaced: int
     same: int
+    removed: int
     states: FillReport | None
     vectors: FillReport | None
 
@@ -71,7 +73,9 @@ class Memory:
         if not (folder / "memory.json").exists():
             other = [file.name for file in folder.iterdir()] if folder.is_dir() else []
             if other or folder.is_file():
-                raise StoreError(f"{folder} is no memory and not empty ({(other or ['a file'])[0]}). Choose a new folder.")
+                raise StoreError(
+                    f"{folder} is no memory and not empty ({(other or ['a file'])[0]}). Choose a new folder."
+                )
             folder.mkdir(parents=True, exist_ok=True)
             for name, spec in (("states", states), ("vectors", vectors)):
                 if spec is not None:
@@ -96,7 +100,9 @@ class Memory:
         """
         folder = Path(path)
         if not (folder / "memory.json").exists():
-            raise StoreError(f"There is no memory at {folder}. Build one: encodeonce memory build RUN FILE... -o {folder}")
+            raise StoreError(
+                f"There is no memory at {folder}. Build one: encodeonce memory build RUN FILE... -o {folder}"
+            )
         values = parse_sealed(folder / "memory.json")
         if states is not None and not values["states"]:
             raise StoreError(f"{folder} stores no states; a reader with memory needs view {list(states.layers)}.")
@@ -139,8 +145,10 @@ class Memory:
         """Add passages; what is stored already is not encoded again. Nothing else is touched.
 
         `source` encodes states and `vectors` vectors, where the memory has them; both load nothing if nothing is
-        missing. `max_bytes` caps the states. Raises DataError for ids that repeat, and for an id that another text has,
-        unless `replacing`; StoreFull, NonFinite as the store does. Killed, it has added nothing or everything.
+        missing. `max_bytes` caps the states. With `replacing`, a passage takes the place of the one with its id, and
+        windows of the same source that are not among the new ones go: the text has changed. Raises DataError for ids
+        that repeat, and for an id that another text has unless `replacing`; StoreFull, NonFinite as the store does.
+        Killed, it has added nothing or everything.
         """
         refuse_repeated(passages)
         with self._writing():
@@ -152,6 +160,7 @@ class Memory:
                     f"{other[0].place or other[0].id}: {len(other)} passages have ids of other texts in {self.path}, "
                     f"the first {other[0].id!r}. Say that they replace them (--replace), or give them ids of their own."
                 )
+            stale = self._stale(passages) if replacing else []
             documents = self.documents(fresh)
             done = [
                 _filled(store, documents, encoder, name, cap, progress)
@@ -160,15 +169,24 @@ class Memory:
                     (self.vectors, vectors, "vectors", None),
                 )
             ]
-            self.ledger.put(fresh)
-        return Added(len(fresh) - len(other), len(other), len(passages) - len(fresh), *done)
+            self.ledger.put(fresh, stale)
+        return Added(len(fresh) - len(other), len(other), len(passages) - len(fresh), len(stale), *done)
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Take passages out; NotStored naming the first that is not there. `gc` frees their room."""
-        gone = list(dict.fromkeys(ids))
+        """Take passages out, by their ids or by that of the text they were cut from; how many went.
+
+        NotStored naming the first id that is neither. `gc` frees their room.
+        """
         with self._writing():
-            for one in gone:
-                self[one]
+            of_source: dict[str, list[str]] = {}
+            for passage in self.ledger.passages.values():
+                of_source.setdefault(passage.source, []).append(passage.id)
+            gone: dict[str, None] = {}
+            for one in ids:
+                found = [one] if one in self else of_source.get(one, []) if one else []
+                if not found:
+                    raise NotStored(f"{self.path} has no passage {one!r} and none cut from a text of that name.")
+                gone |= dict.fromkeys(found)
             self.ledger.put(removed=gone)
         return len(gone)
 
@@ -190,7 +208,7 @@ class Memory:
         return done
 
     def info(self) -> dict[str, Any]:
-        """What `memory info` shows. `bytes_per_passage` counts everything in the folder; `unused_items` wait for `gc`."""
+        """What `memory info` shows. `bytes_per_passage` counts all of the folder; `unused_items` wait for `gc`."""
         sizes = {name: info(store.path) for name, store in self._stores()}
         nbytes = sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
         words = sum(len(passage.text.split()) for passage in self.ledger.passages.values())
@@ -247,8 +265,16 @@ class Memory:
         except (ValueError, KeyError, TypeError) as problem:
             raise CorruptStore(f"{path} was cut or changed: {problem!r}. Delete it: the counts begin again.") from None
 
+    def _stale(self, given: Sequence[Passage]) -> list[str]:
+        """Passages of the same texts that are not among those given."""
+        ids, texts = {one.id for one in given}, {one.source or one.id for one in given}
+        held = self.ledger.passages.values()
+        return [one.id for one in held if one.id not in ids and (one.source or one.id) in texts]
+
     def _stores(self) -> list[tuple[str, Store]]:
-        return [(name, store) for name, store in (("states", self.states), ("vectors", self.vectors)) if store is not None]
+        return [
+            (name, store) for name, store in (("states", self.states), ("vectors", self.vectors)) if store is not None
+        ]
 
     def _reopen(self) -> None:
         """Shards went: positions are new."""

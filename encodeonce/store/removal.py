@@ -1,7 +1,7 @@
 """Taking items out of a store that nobody asks for any more, without encoding anything again.
 
-A shard whose items all stay is not touched. One whose items all go is removed. Of any other, the bytes of the items that
-stay are copied into a new shard, as they are (int8 too), and then the old one is removed: killed in between, the
+A shard whose items all stay is not touched. One whose items all go is removed. Of any other, the bytes of the items
+that stay are copied into a new shard, as they are (int8 too), and then the old one is removed: killed in between, the
 store holds some items twice, which readers and `gc` are used to.
 """
 
