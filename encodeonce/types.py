@@ -234,7 +234,8 @@ class Spec:
     `encoder` and `revision` are names for people and are not compared; the three hashes are.
     `layers` are view numbers, 0 the embeddings, `n_blocks` the last block. `unit` says what a row is: a "piece", a
     "sentence" (an item is a document), or a whole "text"; `pooling` how the pieces of a row were made one vector:
-    "mean" or "cls", "+l2" where it was then scaled to length 1.
+    "mean" or "cls", "+l2" where it was then scaled to length 1. `first_position` and `segment` say where in an input
+    the items stood: both are 0 but for a memory of passages, which are read behind a question (spec L-10).
     """
 
     encoder: str
@@ -253,6 +254,8 @@ class Spec:
     dtype: str = "fp16"
     revision: str = ""
     format: int = 1
+    first_position: int = 0
+    segment: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(int(layer) for layer in self.layers))

@@ -15,6 +15,7 @@ from ..resolve import ROOT, available, nearest
 
 __all__ = [
     "config_hash",
+    "counts_positions",
     "families",
     "family_file",
     "locate",
@@ -29,6 +30,7 @@ __all__ = [
 NOT_FAMILIES = (
     "attention",
     "checkpoint",
+    "decoder",
     "encode",
     "live",
     "loading",
@@ -38,9 +40,12 @@ NOT_FAMILIES = (
     "pooled",
     "pretrained",
     "prompter",
+    "saving",
     "shape",
     "slots",
     "stack",
+    "t5_decoder",
+    "warm_decoder",
     "windows",
 )
 """The files of this room that are no family; every other file is one, named as its checkpoints' `model_type`."""
@@ -105,6 +110,15 @@ padding and truncation (pieces are cut by our own windows)."""
 
 AFTER_PADDING = frozenset({"roberta", "xlm-roberta", "mpnet", "camembert"})
 """Families whose first position has number pad_token_id + 1, so that the table holds fewer pieces than it has rows."""
+
+
+NO_POSITIONS = frozenset({"t5", "modernbert"})
+"""Families that know distances between pieces and no positions."""
+
+
+def counts_positions(config: Mapping[str, Any]) -> bool:
+    """Whether a piece's vector depends on its absolute position; else only distances count."""
+    return config.get("model_type") not in NO_POSITIONS and bool(config.get("position_biased_input", True))
 
 
 def families() -> list[str]:

@@ -69,11 +69,20 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def encode(
-    stack: Stack, pieces: Sequence[Pieces], layers: Sequence[int], *, budget: int, padding: int = 0, half: bool = False
+    stack: Stack,
+    pieces: Sequence[Pieces],
+    layers: Sequence[int],
+    *,
+    budget: int,
+    padding: int = 0,
+    half: bool = False,
+    first_position: int = 0,
+    segment: int = 0,
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yields `(i, views)` for every item once, views fp32 [L, T, D] of `pieces[i]`, in the order items get finished.
 
     `padding` is the id that fills short rows. `half` lets a GPU multiply in bf16 (on a CPU the stack itself does).
+    Positions count from `first_position`, and pieces of single texts belong to `segment`.
 
     Raises EncoderError naming item and block where the model itself gives inf or NaN.
     """
@@ -82,7 +91,7 @@ def encode(
     for batch in batches([len(job.ids) for job in jobs], budget):
         chosen = [jobs[index] for index in batch]
         with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=half and torch.cuda.is_available()):
-            views = _views(stack, chosen, layers, padding, pieces)
+            views = _views(stack, chosen, layers, padding, pieces, (first_position, segment))
         for row, job in enumerate(chosen):
             if job.keep_stop - job.keep_start == len(pieces[job.item]):
                 yield job.item, views[row, :, : len(job.ids)]
@@ -100,13 +109,15 @@ def encode(
                 waiting[job.item] = (whole, left - 1)
 
 
-def _views(stack: Stack, jobs: list[Job], layers: Sequence[int], padding: int, pieces: Sequence[Pieces]) -> np.ndarray:
-    """Views fp32 [B, L, T, D] of one batch; right-padded where lengths differ."""
+def _views(
+    stack: Stack, jobs: list[Job], layers: Sequence[int], padding: int, pieces: Sequence[Pieces], at: tuple[int, int]
+) -> np.ndarray:
+    """Views fp32 [B, L, T, D] of one batch; right-padded where lengths differ. `at`: first position and segment."""
     device = next(stack.parameters()).device
     lengths = [len(job.ids) for job in jobs]
     longest = max(lengths)
     ids = np.full((len(jobs), longest), padding, np.int64)
-    segments = np.zeros_like(ids) if any(job.segments is not None for job in jobs) else None
+    segments = np.full_like(ids, at[1]) if at[1] or any(job.segments is not None for job in jobs) else None
     for row, job in enumerate(jobs):
         ids[row, : lengths[row]] = job.ids
         if segments is not None and job.segments is not None:
@@ -114,7 +125,7 @@ def _views(stack: Stack, jobs: list[Job], layers: Sequence[int], padding: int, p
     mask = None
     if min(lengths) < longest:
         mask = torch.arange(longest, device=device)[None, :] < torch.tensor(lengths, device=device)[:, None]
-    positions = torch.arange(longest, device=device)[None]
+    positions = torch.arange(at[0], at[0] + longest, device=device)[None]
     shown = None if segments is None else torch.from_numpy(segments).to(device)
     first = stack.place(stack.lookup(torch.from_numpy(ids).to(device)), positions, shown)
     views = [first, *stack.run(first, mask, 0, max(layers), positions=positions)]

@@ -5,11 +5,12 @@ Axes: P rows of all items of a batch   D width   B items   T rows of the longest
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..errors import ConfigError
@@ -20,10 +21,26 @@ from ..nn.post_norm import Line, PostNorm
 from .lora import add_lora, merged, weight_of
 from .stack import Stack
 
-__all__ = ["LiveBlocks"]
+__all__ = ["Barrier", "LiveBlocks"]
 
 GROUP = 8
 """Items that are padded together where padding is needed at all: few enough to be of like length, once sorted."""
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Items have two parts, `first[b]` rows and the rest, and not every part may read the other (spec B4)."""
+
+    first: tuple[int, ...]
+    first_reads: bool
+    second_reads: bool
+
+    def pairs(self, items: Int[np.ndarray, " B"], real: Bool[np.ndarray, "B T"]) -> Bool[np.ndarray, "B T T"]:
+        """Which key each query may read, for these items in blocks whose `real` places are their own."""
+        first = np.arange(real.shape[1]) < np.asarray(self.first)[items][:, None]
+        query, key = first[:, :, None], first[:, None, :]
+        closed = (query & ~key & (not self.first_reads)) | (~query & key & (not self.second_reads))
+        return real[:, None, :] & ~closed
 
 
 class LiveBlocks(nn.Module):
@@ -35,7 +52,8 @@ class LiveBlocks(nn.Module):
     compiled passes (`nn.post_norm`), all others padded in groups of like length. `lora=(rank, alpha)` freezes
     everything and trains low-rank terms beside the query and value projections instead (Hu et al. 2022; spec A-09).
 
-    Raises ConfigError for blocks that do not exist, MissingExtra where LoRA needs a package that is not there.
+    No block at all is allowed where there are embeddings or a final norm. Raises ConfigError for blocks that do not
+    exist, MissingExtra where LoRA needs a package that is not there.
     """
 
     def __init__(
@@ -49,7 +67,8 @@ class LiveBlocks(nn.Module):
         lora: tuple[int, float] | None = None,
     ) -> None:
         super().__init__()
-        if not blocks or min(blocks) < 0 or max(blocks) >= stack.n_blocks:
+        empty = not blocks and not (embeddings or final)
+        if empty or (blocks and (min(blocks) < 0 or max(blocks) >= stack.n_blocks)):
             raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {stack.n_blocks - 1}, at least one.")
         if compute not in COMPUTE:
             raise ConfigError(f"compute={compute!r} is unknown. There is: {', '.join(COMPUTE)}.")
@@ -76,23 +95,37 @@ class LiveBlocks(nn.Module):
         return stack
 
     def enter(
-        self, ids: Int[Tensor, " P"], lengths: Sequence[int], segments: Int[Tensor, " P"] | None = None
+        self,
+        ids: Int[Tensor, " P"],
+        lengths: Sequence[int],
+        segments: Int[Tensor, " P"] | None = None,
+        first_position: int = 0,
     ) -> Float[Tensor, "P D"]:
         """View 0 of the items' piece ids. EncoderError where an item is longer than the encoder's window."""
-        positions = np.concatenate([np.arange(length) for length in lengths])
+        positions = np.concatenate([np.arange(first_position, first_position + length) for length in lengths])
         at = torch.from_numpy(positions).to(ids.device)[None]
         return self.stack.place(self.stack.lookup(ids[None]), at, None if segments is None else segments[None])[0]
 
     def forward(
-        self, states: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None = None
+        self,
+        states: Float[Tensor, "P D"],
+        lengths: Sequence[int],
+        rows: Int[Tensor, " R"] | None = None,
+        barrier: Barrier | None = None,
     ) -> Float[Tensor, "R D"]:
-        """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32."""
-        if self.packed:
+        """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32.
+
+        A `barrier` keeps parts of an item from reading each other; the blocks then run padded.
+        """
+        if not self.blocks:
+            states = states if rows is None else states.index_select(0, rows)
+            return self.stack.finish(states) if self.final else states
+        if self.packed and barrier is None:
             for place, index in enumerate(self.blocks):
                 last = place == len(self.blocks) - 1
                 states = self._post_norm(place, index)(states, lengths, rows if last else None)
             return self.stack.finish(states) if self.final else states
-        return self._padded(states, lengths, rows)
+        return self._padded(states, lengths, rows, barrier)
 
     @property
     def packed(self) -> bool:
@@ -105,6 +138,11 @@ class LiveBlocks(nn.Module):
             and next(self.parameters()).device.type == "cpu"
             and PostNorm.fits(self.width, config.num_attention_heads)
         )
+
+    def named_weights(self) -> dict[str, Tensor]:
+        """The weights under the names that the checkpoint's own model gives them."""
+        named = self.stack.model.named_parameters(remove_duplicate=False)
+        return {name: weight.detach() for name, weight in named if weight.numel()}
 
     def merge_lora(self) -> None:
         """Add the low-rank terms to the weights they stand beside: same outputs, no second product."""
@@ -137,7 +175,11 @@ class LiveBlocks(nn.Module):
         )
 
     def _padded(
-        self, states: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None
+        self,
+        states: Float[Tensor, "P D"],
+        lengths: Sequence[int],
+        rows: Int[Tensor, " R"] | None,
+        barrier: Barrier | None,
     ) -> Float[Tensor, "R D"]:
         """The same by the blocks' own modules, over items of like length padded to the longest of their group."""
         sizes = np.asarray(lengths, dtype=np.int64)
@@ -148,16 +190,20 @@ class LiveBlocks(nn.Module):
         for group in groups:
             own = np.concatenate([np.arange(starts[item], starts[item] + sizes[item]) for item in group])
             here = states.index_select(0, torch.from_numpy(own).to(states.device))
-            after.append(self._group(here, ItemBlocks(tuple(sizes[group].tolist()), None)))
+            items = ItemBlocks(tuple(sizes[group].tolist()), None)
+            after.append(self._group(here, items, None if barrier is None else barrier.pairs(group, items.real)))
             places.append(own)
         back = torch.from_numpy(np.argsort(np.concatenate(places))).to(states.device)
         return torch.cat(after).index_select(0, back if rows is None else back[rows])
 
-    def _group(self, states: Float[Tensor, "P D"], items: ItemBlocks) -> Float[Tensor, "P D"]:
+    def _group(
+        self, states: Float[Tensor, "P D"], items: ItemBlocks, pairs: Bool[np.ndarray, "B T T"] | None
+    ) -> Float[Tensor, "P D"]:
         stack = self.stack
         with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16"):
             blocks = items.keys_of(states)
-            mask = None if items.real.all() else torch.from_numpy(items.real).to(states.device)
+            readable = items.real if pairs is None else pairs
+            mask = None if readable.all() else torch.from_numpy(readable).to(states.device)
             positions = torch.arange(blocks.shape[1], device=states.device)[None]
             context = stack.context(blocks, mask, positions)
             for index in self.blocks:
@@ -172,7 +218,7 @@ def _parts(stack: Stack, blocks: Sequence[int], final: bool, embeddings: bool) -
     asked = {
         "embeddings": stack.entrance() if embeddings else [],
         "blocks": [module for index in blocks for module in stack.own(index)],
-        "tables": stack.tables(),
+        "tables": stack.tables() if blocks else [],
         "closing": stack.closing() if final else [],
     }
     seen: set[int] = set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import EncoderError
 
-__all__ = ["load_model"]
+__all__ = ["load_and_grow", "load_model"]
 
 SPARE = ("pooler.",)
 """Weights that no view needs."""
@@ -29,11 +29,16 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def load_model(auto: str, folder: Path) -> Any:
-    """The model of a local folder by the `transformers` class named `auto`, in fp32.
+def load_model(auto: str, folder: Path, **config: Any) -> Any:
+    """The model of a local folder by the `transformers` class named `auto`, in fp32, its config changed by `config`.
 
     Raises EncoderError where it cannot be read, and where weights of the blocks are missing: they would be random.
     """
+    return load_and_grow(auto, folder, (), **config)[0]
+
+
+def load_and_grow(auto: str, folder: Path, new: tuple[str, ...], **config: Any) -> tuple[Any, list[str]]:
+    """The same where parts that hold one of `new` in their names may be missing and start at random; their names."""
     import torch
     import transformers
 
@@ -46,13 +51,15 @@ def load_model(auto: str, folder: Path) -> Any:
                 trust_remote_code=False,
                 dtype=torch.float32,
                 output_loading_info=True,
+                **config,
             )
         except (OSError, ValueError, RuntimeError, KeyError) as problem:
             raise EncoderError(f"{folder}: the model cannot be loaded: {problem}") from problem
-    missing = sorted(name for name in report["missing_keys"] if not name.startswith(SPARE))
+    absent = sorted(name for name in report["missing_keys"] if not name.startswith(SPARE))
+    missing = [name for name in absent if not any(part in name for part in new)]
     if missing:
         raise EncoderError(
             f"{folder}: {len(missing)} weights are missing and would be random, among them {missing[:3]}. The files"
             f" hold another model than config.json describes ({type(model).__name__})."
         )
-    return model
+    return model, absent

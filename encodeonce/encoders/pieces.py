@@ -7,6 +7,7 @@ one row, whatever the tokenizer, in training as in prediction.
 """
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -25,6 +26,9 @@ __all__ = ["Cutter", "load_tokenizer"]
 
 PROBES = (("the", "cat"), ("a", "b"), ("и", "в"))
 """Word pairs by which a tokenizer shows whether words of a list come out as words of a running text."""
+
+WORD = re.compile(r"\S+")
+"""What `str.split` takes for a word."""
 
 REMEMBERED = 500_000
 """Different words whose pieces are kept at hand."""
@@ -60,6 +64,7 @@ class Cutter:
         self.tokenizer, self.window, self.overlap, self.source = tokenizer, window, overlap, source
         self.fast = bool(tokenizer.is_fast)
         self._known: dict[str, list[int]] = {}
+        self._places: dict[str, list[tuple[int, int]]] = {}
         if self.fast:
             self._backend = tokenizer.backend_tokenizer
             self._backend.no_padding()
@@ -82,6 +87,37 @@ class Cutter:
             log.info("%d words without a piece of their own were given the unknown piece", dropped)
         return cut
 
+    def spans(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Int64 [T, 2] a text: the characters start:end of the running text that each of its pieces stands for.
+
+        Special pieces have -1:-1; a tokenizer that does not tell (a slow one), and a word that it dropped, have the
+        whole word for each piece. In the order of `Pieces.ids` of a document with that text.
+        """
+        found = []
+        for text in texts:
+            places = [-1] * (2 * len(self.before))
+            for match in WORD.finditer(text):
+                first = match.start()
+                for start, stop in self._inside(match.group()):
+                    places += (first + start, first + stop)
+            places += [-1] * (2 * len(self.after))
+            found.append(np.array(places, np.int64).reshape(-1, 2))
+        return found
+
+    def _inside(self, word: str) -> list[tuple[int, int]]:
+        """The characters of a word that each of its pieces stands for."""
+        if word not in self._places:
+            if word not in self._known:
+                self._learn([word])
+            whole, places = (0, len(word)), []
+            if self.fast:
+                lead = bool(self.lead) and not word.startswith(" ")
+                row = self._backend.encode([" " * lead + word], is_pretokenized=True, add_special_tokens=False)
+                shifted = [(max(start - lead, 0), stop - lead) for start, stop in row.offsets]
+                places = [(start, max(stop, start + 1)) for start, stop in shifted]  # a piece may be the space alone
+            self._places[word] = places or [whole] * max(1, len(self._known[word]))
+        return self._places[word]
+
     def _words(self, document: Document) -> tuple[Sequence[str], Sequence[str]]:
         """The words of the first text and of the second, which a single text has none of."""
         first, second = document.words or document.text.split(), document.pair.split()
@@ -94,6 +130,7 @@ class Cutter:
         """Cuts words not met before. Tokenizers cut the words of a list one by one, so each needs cutting once only."""
         if len(self._known) > REMEMBERED:
             self._known.clear()
+            self._places.clear()
         new = [word for word in words if word not in self._known]
         spaced = [" " + word if self.lead and not word.startswith(" ") else word for word in new]
         if self.fast:

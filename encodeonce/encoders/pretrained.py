@@ -40,8 +40,11 @@ class Pretrained:
     cut into windows that share up to `overlap` pieces (default: window // 4). `compute` "bf16x3" multiplies in three
     bf16 products where that is faster (some 1e-5 off fp32, see docs/speed.md), "bf16" in one; norms and residuals
     stay fp32. `batch_pieces` is the budget of one batch, padding included; it does not change
-    the vectors. The default suits a processor's cache; a GPU takes ten times as many. Raises EncoderError
-    for a folder that cannot be used, ConfigError for settings that cannot.
+    the vectors. The default suits a processor's cache; a GPU takes ten times as many.
+
+    Texts stand at positions from `first_position` on, in `segment`: both 0 but for passages that are to be read behind
+    a question (`methods.lumen`, spec L-10); a model that has no such positions or segments takes 0 only. Raises
+    EncoderError for a folder that cannot be used, ConfigError for settings that cannot.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class Pretrained:
         window: int | None = None,
         overlap: int | None = None,
         batch_pieces: int = 768,
+        first_position: int = 0,
+        segment: int = 0,
     ) -> None:
         if compute not in ("fp32", "bf16x3", "bf16"):
             raise ConfigError(f"compute={compute!r} must be 'fp32', 'bf16x3' or 'bf16'.")
@@ -62,7 +67,9 @@ class Pretrained:
         self.config = checkpoint.read_config(self.path)
         self.family = checkpoint.family_file(self.config, str(self.path))
         self.n_blocks, self.width = checkpoint.n_blocks(self.config), checkpoint.width(self.config)
-        limit = checkpoint.usable_window(self.config, self._tokenizer_limit())
+        self.first_position, self.segment = first_position, segment
+        self._check_place()
+        limit = checkpoint.usable_window(self.config, self._tokenizer_limit()) - first_position
         self.window = limit if window is None else window
         if not 1 <= self.window <= limit:
             raise ConfigError(f"window={window} must lie between 1 and {limit}, the pieces that {self.path} can hold.")
@@ -71,6 +78,23 @@ class Pretrained:
             raise ConfigError(f"overlap={overlap} must be at least 0 and less than window={self.window}.")
         self._hashed: tuple[Any, tuple[str, str, str]] | None = None
         self._fast: Stack | None = None
+
+    @property
+    def counts_positions(self) -> bool:
+        """Whether a piece's vector depends on its absolute position."""
+        return checkpoint.counts_positions(self.config)
+
+    @property
+    def n_segments(self) -> int:
+        """How many segments the model tells apart; 1 where it has no table of them."""
+        return int(self.config.get("type_vocab_size") or 1)
+
+    def _check_place(self) -> None:
+        if self.first_position < 0 or (self.first_position and not self.counts_positions):
+            allowed = "0 or more" if self.counts_positions else "0: this model knows distances only"
+            raise ConfigError(f"first_position={self.first_position} must be {allowed} ({self.path}).")
+        if not 0 <= self.segment < self.n_segments:
+            raise ConfigError(f"segment={self.segment} must lie between 0 and {self.n_segments - 1} ({self.path}).")
 
     def _tokenizer_limit(self) -> float:
         path = self.path / "tokenizer_config.json"
@@ -137,6 +161,8 @@ class Pretrained:
             overlap=self.overlap,
             compute=self.compute,
             dtype=dtype,
+            first_position=self.first_position,
+            segment=self.segment,
         )
 
     @cached_property
@@ -148,6 +174,14 @@ class Pretrained:
     def cut(self, documents: Sequence[Document]) -> list[Pieces]:
         """Documents -> pieces with words and windows; needs the tokenizer only. See `Cutter`."""
         return self._cutter(documents)
+
+    def spans(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Which characters of a running text each of its pieces stands for; needs the tokenizer only."""
+        return self._cutter.spans(texts)
+
+    def spell(self, ids: Sequence[int]) -> str:
+        """Pieces as text, special ones left out."""
+        return str(self._cutter.tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
     @cached_property
     def _plain(self) -> "Stack":
@@ -189,7 +223,14 @@ class Pretrained:
             self._fast = self._quickened()
         padding = int(self.config.get("pad_token_id") or 0)
         yield from encode(
-            self._fast, pieces, chosen, budget=self.batch_pieces, padding=padding, half=self.compute == "bf16"
+            self._fast,
+            pieces,
+            chosen,
+            budget=self.batch_pieces,
+            padding=padding,
+            half=self.compute == "bf16",
+            first_position=self.first_position,
+            segment=self.segment,
         )
 
     def _quickened(self) -> "Stack":

@@ -19,8 +19,10 @@ __all__ = ["BM25"]
 
 WORD = re.compile(r"\w+")
 COMMON = frozenset(
-    "a an and are as at be but by did do does for from had has have how if in into is it its no not of on or such that "
-    "the their then there these they this to was were what when where which who whom whose why will with".split()
+    WORD.findall(
+        "a an and are as at be but by did do does for from had has have how if in into is it its no not of on or such "
+        "that the their then there these they this to was were what when where which who whom whose why will with"
+    )
 )
 
 

@@ -12,7 +12,7 @@ from encodeonce.encoders.encode import batches, encode
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.stack import Stack, ranks
 from encodeonce.encoders.t5 import T5
-from encodeonce.errors import EncoderError
+from encodeonce.errors import ConfigError, EncoderError
 from encodeonce.types import Document, Pieces
 
 WORDS = ["the", "cat", "sat", "on", "the", "mat", ",", "running", "by", "a", "river", "bank", "."]
@@ -148,3 +148,30 @@ def test_nothing_to_encode_loads_nothing(checkpoint: Callable[..., Path]) -> Non
     model = Pretrained(checkpoint("bert"))
     assert list(model.encode([])) == []
     assert not model.loaded
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "electra"])
+def test_L10_items_behind_others_are_placed_and_marked_so(family: str, checkpoint: Callable[..., Path]) -> None:
+    segment = int(family in ("bert", "electra"))
+    late = Pretrained(checkpoint(family), first_position=9, segment=segment)
+    assert late.window == Pretrained(checkpoint(family)).window - 9
+    pieces = late.cut(documents(4))
+    for i, views in late.encode(pieces):
+        first = 9 + (int(late.config["pad_token_id"]) + 1 if family in ("roberta", "mpnet") else 0)
+        ids = torch.from_numpy(pieces[i].ids.astype(np.int64))[None]
+        options = {"position_ids": torch.arange(first, first + ids.shape[1])[None]}
+        if segment:
+            options["token_type_ids"] = torch.ones_like(ids)
+        hidden = late.stack().model(ids, output_hidden_states=True, **options).hidden_states
+        np.testing.assert_allclose(views, torch.stack(hidden)[:, 0].detach().numpy(), atol=1e-5)
+    own = Pretrained(checkpoint(family)).spec()
+    assert own.differences(late.spec())[-1 - segment] == "first_position: 0 here, 9 there"
+
+
+def test_places_that_a_model_does_not_have_are_refused(checkpoint: Callable[..., Path]) -> None:
+    with pytest.raises(ConfigError, match="first_position=3 must be 0: this model knows distances only"):
+        Pretrained(checkpoint("t5"), first_position=3)
+    with pytest.raises(ConfigError, match="first_position=-1 must be 0 or more"):
+        Pretrained(checkpoint("bert"), first_position=-1)
+    with pytest.raises(ConfigError, match="segment=1 must lie between 0 and 0"):
+        Pretrained(checkpoint("mpnet"), segment=1)

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from encodeonce.encoders.pieces import Cutter, load_tokenizer
+from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError, EncoderError
 from encodeonce.types import Document, Pieces
 
@@ -231,3 +234,39 @@ def test_a_treebank_is_cut_as_the_tokenizer_cuts_each_list(shared: Path, minilm:
         whole = tokenizer(list(words), is_split_into_words=True)
         assert cut.ids.tolist() == whole["input_ids"]
         assert [None if w < 0 else w for w in cut.word.tolist()] == whole.word_ids()
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "gpt2", "xlm_roberta", "t5"])
+def test_characters_of_pieces_are_those_that_they_stand_for(family: str, checkpoint: Callable[..., Path]) -> None:
+    model = Pretrained(checkpoint(family))
+    text = "  The running\tcat ,\n naive cafes\u200b \u0301 rents"
+    (places,) = model.spans([text])
+    (cut,) = model.cut([Document("d", text=text)])
+    assert len(places) == len(cut)
+    words = list(re.finditer(r"\S+", text))
+    for row, (start, stop) in enumerate(places.tolist()):
+        word = int(cut.word[row])
+        if word < 0:
+            assert (start, stop) == (-1, -1)
+            continue
+        assert words[word].start() <= start < stop <= words[word].end()
+    for number, match in enumerate(words):
+        own = places[cut.word == number]
+        assert (own[0, 0], own[-1, 1]) == match.span() or match.group() in ("cafes\u200b", "\u0301")
+
+
+def test_a_slow_tokenizer_gives_the_whole_word_for_each_piece() -> None:
+    class Slow:
+        is_fast, unk_token_id = False, 0
+
+        def build_inputs_with_special_tokens(self, ids: list[int]) -> list[int]:
+            return [1, *ids, 2]
+
+        def tokenize(self, text: str) -> list[str]:
+            return list(text.strip())
+
+        def convert_tokens_to_ids(self, pieces: list[str]) -> list[int]:
+            return [3 + ord(piece) for piece in pieces]
+
+    cutter = Cutter(Slow(), 20, 5)
+    assert cutter.spans(["ab c"])[0].tolist() == [[-1, -1], [0, 2], [0, 2], [3, 4], [-1, -1]]

@@ -234,7 +234,7 @@ def test_errors(tmp_path: Path) -> None:
     assert len(memory) == 2
     with pytest.raises(NotStored, match="has no passage 'x' among its 2"):
         _ = memory["x"]
-    with pytest.raises(NotStored, match="1 passages are not in .*, and nothing encodes states: give one"):
+    with pytest.raises(NotStored, match=r"1 passages are not in .*, and nothing encodes states: give one"):
         memory.add(passages(1, 5))
     with pytest.raises(DataError, match="a second passage 'p7'"):
         memory.add([*passages(1, 7), *passages(1, 7)], source)

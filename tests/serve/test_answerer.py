@@ -156,7 +156,7 @@ def test_a_memory_of_another_model_is_refused_by_name(tmp_path: Path, tiny_bert:
     weights = load_file(other / "model.safetensors")
     weights["embeddings.word_embeddings.weight"][7, 0] += 1
     save_file(weights, other / "model.safetensors", {"format": "pt"})
-    with pytest.raises(RunError, match="is not the encoder this run was trained on.*weights: "):
+    with pytest.raises(RunError, match=r"is not the encoder this run was trained on.*weights: "):
         load_reader(tmp_path / "run", str(other))
     built(tmp_path / "run2", other)
     with pytest.raises(SpecMismatch, match="weights: "):
@@ -167,17 +167,17 @@ def test_a_memory_of_another_model_is_refused_by_name(tmp_path: Path, tiny_bert:
 
 
 def test_damaged_and_foreign_runs(tmp_path: Path, tiny_bert: Path) -> None:
-    run, memory = built(tmp_path / "run", tiny_bert)
+    _, memory = built(tmp_path / "run", tiny_bert)
     config = json.loads((tmp_path / "run" / "config.json").read_text("utf-8"))
     assert (config["method"], config["stored"], config["scores"]) == ("lumen", [2], {"dev": {"exact_match": 1.0}})
     with pytest.raises(ConfigError, match="retriever='bm52' is not known"):
         finder(memory, "bm52")
     with (tmp_path / "run" / "model.safetensors").open("ab") as file:
         file.write(b"x")
-    with pytest.raises(RunError, match="is not the file config.json was written for"):
+    with pytest.raises(RunError, match=r"is not the file config.json was written for"):
         load_reader(tmp_path / "run")
     (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "method": "aggregate"}), encoding="utf-8")
     with pytest.raises(RunError, match=r"method 'aggregate'; needed here is schema 1 and method lumen"):
         load_reader(tmp_path / "run")
-    with pytest.raises(RunError, match="config.json is missing"):
+    with pytest.raises(RunError, match=r"config.json is missing"):
         load_reader(tmp_path / "none")

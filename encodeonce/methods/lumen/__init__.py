@@ -1,0 +1,22 @@
+"""The memory reader: passages encoded once, a few live blocks that read them with the question, an answer."""
+
+from .batch import ReadingBatch
+from .design import Design, Plan, n_live
+from .examples import ReadingExamples
+from .forms import FORMS, passage_document, question_document
+from .lumen import Lumen
+from .transfer import carry, export
+
+__all__ = [
+    "FORMS",
+    "Design",
+    "Lumen",
+    "Plan",
+    "ReadingBatch",
+    "ReadingExamples",
+    "carry",
+    "export",
+    "n_live",
+    "passage_document",
+    "question_document",
+]

@@ -1,0 +1,186 @@
+"""Where the encoder is cut, what is stored, what is live and what may read what (de Jong et al. 2023; spec B1 to B4).
+
+`live` from 0 to L covers the whole range: L is Fusion-in-Decoder, 0 is MemoryFiD, LUMEN lies between. The cut and the
+blocks that the live ones start from are choices of their own (ours): a second copy of middle blocks over the memory.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...encoders.pretrained import Pretrained
+from ...errors import ConfigError
+from ...nn.linear import COMPUTE
+from ...resolve import nearest
+
+__all__ = ["Design", "Plan", "n_live"]
+
+log = logging.getLogger("encodeonce")
+
+CHOICES = {
+    "memory": ("stored", "finetuned", "conditioned"),
+    "question_encoder": ("trained", "frozen"),
+    "attention": ("both", "no_q2mem", "no_mem2q", "neither"),
+    "embeddings": ("trained", "frozen"),
+    "targets": ("located", "occurrences"),
+    "reader": ("span", "generate"),
+    "decoder_question": ("auto", "in_memory_each", "in_memory_once", "prefix", "none"),
+    "compute": COMPUTE,
+}
+
+
+def n_live(alpha: float, n_blocks: int) -> int:
+    """L-01: alpha L rounded half up, clamped to 0 ... L."""
+    return min(n_blocks, max(0, math.floor(alpha * n_blocks + 0.5 + 1e-9)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a Design comes to for an encoder of `n_blocks`: the memory is the view after block `cut` (or a mix of the
+    `stored` views), and copies of `blocks` run over [question; memory]."""
+
+    n_blocks: int
+    cut: int
+    blocks: tuple[int, ...]
+    stored: tuple[int, ...]
+    first_position: int
+    segment: int
+
+    @property
+    def alpha(self) -> float:
+        """The live share that came out."""
+        return len(self.blocks) / self.n_blocks
+
+
+@dataclass(frozen=True)
+class Design:
+    """Settings of the method; one of `live`, `alpha` and `blocks` says how much is live (default: a third).
+
+    `cut` is the view that is stored, by default L - live (the paper's). `blocks` are those that the live ones start as
+    copies of, by default the ones above the cut. `layers` stores these views in place of the one and learns a mix of
+    them. `question_pieces` is the longest question (L-06: 48); passages stand behind it (L-10).
+
+    Ablations (B4): `memory` "finetuned" is trained and run on the fly, "conditioned" is frozen and run over [question;
+    passage]; `question_encoder="frozen"`; `attention` "no_q2mem": question rows cannot read the passage, "no_mem2q":
+    passage rows cannot read the question. `embeddings="frozen"` trains no piece vectors, which is cheaper.
+
+    `targets`: the gold is where the file says, or every occurrence of an answer in any passage; a question whose
+    answers stand nowhere in particular takes the occurrences. `compute` is the number type of live products, `dropout`
+    the span reader's rate; blocks and decoder drop as their checkpoint says.
+
+    `reader="generate"` writes the answer with T5's decoder, or with one that starts as the first `decoder_blocks`
+    blocks of the encoder, at most `longest_answer` pieces by `n_beams`. `decoder_question` says how it sees the
+    question (L-07); "auto" is "in_memory_each", and "in_memory_once" where nothing is live. `z_loss` is T5X's
+    (1e-4 there).
+    """
+
+    live: int | None = None
+    alpha: float | None = None
+    cut: int | None = None
+    blocks: Sequence[int] | None = None
+    layers: Sequence[int] = ()
+    memory: str = "stored"
+    question_encoder: str = "trained"
+    attention: str = "both"
+    embeddings: str = "trained"
+    targets: str = "located"
+    question_pieces: int = 48
+    dropout: float = 0.1
+    compute: str = "fp32"
+    reader: str = "span"
+    decoder_question: str = "auto"
+    decoder_blocks: int | None = None
+    longest_answer: int = 32
+    n_beams: int = 1
+    length_penalty: float = 1.0
+    z_loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if self.blocks is not None:
+            object.__setattr__(self, "blocks", tuple(self.blocks))
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ConfigError(
+                    f"{name}={value!r} is not known. There is: {', '.join(allowed)}.{nearest(value, list(allowed))}"
+                )
+        given = [name for name in ("live", "alpha", "blocks") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ConfigError(f"{' and '.join(given)} each say how much is live: give one.")
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise ConfigError(f"alpha={self.alpha} must lie between 0 (all from memory) and 1 (all live).")
+        if self.question_pieces < 3:
+            raise ConfigError(f"question_pieces={self.question_pieces} must be at least 3.")
+
+    def plan(self, encoder: Pretrained) -> Plan:
+        """For an encoder. ConfigError for blocks or views that it has not, and for a cut that leaves none over it."""
+        total = encoder.n_blocks
+        if self.blocks is not None:
+            blocks = tuple(self.blocks)
+        else:
+            live = self._live(total)
+            cut = total - live if self.cut is None else self.cut
+            blocks = tuple(range(cut, cut + live))
+        cut = total - len(blocks) if self.cut is None else self.cut
+        if not 0 <= cut <= total:
+            raise ConfigError(f"cut={cut} must lie between 0 (nothing stored) and {total}, the encoder's blocks.")
+        if blocks and not 0 <= min(blocks) <= max(blocks) < total:
+            raise ConfigError(
+                f"live blocks {list(blocks)} over cut={cut} must be among 0 to {total - 1}. Name others: blocks=..."
+            )
+        if self.layers and (cut not in self.layers or not 0 <= min(self.layers) <= max(self.layers) <= total):
+            raise ConfigError(f"layers={list(self.layers)} must hold the cut, {cut}, and lie between 0 and {total}.")
+        self._check_memory(cut)
+        stored = () if cut == 0 or self.memory != "stored" else tuple(sorted(self.layers)) or (cut,)
+        absolute = encoder.counts_positions
+        return Plan(
+            n_blocks=total,
+            cut=cut,
+            blocks=blocks,
+            stored=stored,
+            first_position=self.question_pieces if absolute else 0,
+            segment=1 if absolute and encoder.n_segments > 1 else 0,
+        )
+
+    def question_for_decoder(self, plan: Plan) -> str:
+        """How a decoder sees the question."""
+        if self.decoder_question != "auto":
+            return self.decoder_question
+        return "in_memory_each" if plan.blocks else "in_memory_once"
+
+    def encoder(self, name: str | Path, **options: Any) -> Pretrained:
+        """The checkpoint as this design needs it: what encodes passages into the memory, and cuts questions.
+
+        `options` go to `Pretrained`. A store that it fills holds passages at their place behind a question.
+        """
+        plan = self.plan(Pretrained(name))
+        return Pretrained(name, **{"first_position": plan.first_position, "segment": plan.segment, **options})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        values = asdict(self)
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+    def _live(self, total: int) -> int:
+        if self.live is None:
+            wanted = 1 / 3 if self.alpha is None else self.alpha
+            live = n_live(wanted, total)
+            if self.alpha is not None and abs(live / total - wanted) > 1e-9:
+                log.warning("alpha=%g of %d blocks is %d live blocks, alpha=%.4f", wanted, total, live, live / total)
+            return live
+        if not 0 <= self.live <= total:
+            raise ConfigError(f"live={self.live} must lie between 0 and {total}, the encoder's blocks.")
+        return self.live
+
+    def _check_memory(self, cut: int) -> None:
+        if cut == 0 and (self.memory != "stored" or self.question_encoder == "frozen" or self.layers):
+            raise ConfigError(
+                "with cut=0 there is no memory and no block below the live ones: memory, question_encoder and layers"
+                " must stay as they are."
+            )
+        if self.layers and self.memory != "stored":
+            raise ConfigError(f"layers={list(self.layers)} are of a stored memory; this one is {self.memory}.")

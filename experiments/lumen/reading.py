@@ -1,0 +1,341 @@
+"""Extractive LUMEN with MiniLM on questions, gold passages and retrieved distractors: numbers of docs/methods/lumen.md.
+
+    python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--passages 2] [--encoder FOLDER]
+
+Parts, in this order where none is named: curve (live 0, 1, 2, 3, 6 at the paper's cut), search (cut and start blocks on
+dev, one seed), best (the search's choice), ablations (at live = 2), transfer (to reviews), timing. A row of rows.jsonl
+is one number of one run; runs whose rows are there are not run again, and a run that was stopped goes on. One thread.
+Needs the data folder beside the project, the packaged MiniLM and bm25s.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from encodeonce.retrieval.bm25 import BM25
+
+from encodeonce.cli.quickstart import quickstart_folder
+from encodeonce.corpus.questions import read_questions
+from encodeonce.methods.lumen import Design, Lumen, carry, export, passage_document
+from encodeonce.metrics.answers import AnswerScorer
+from encodeonce.nn.linear import fastest_compute
+from encodeonce.report.results import ResultsRow, append_row, latest, now, read_rows, surroundings
+from encodeonce.store import Store
+from encodeonce.train.evaluate import evaluate
+from encodeonce.train.fit import fit
+from encodeonce.train.settings import Settings
+from encodeonce.types import Passage, Question
+
+HERE = Path(__file__).parent
+DATA = HERE.parents[1] / ".." / "shared" / "data" / "qa"
+WORK = HERE.parents[1] / ".work" / "lumen"
+ROWS = HERE / "rows.jsonl"
+WORDS = 130
+SOURCE = ("squadshifts_new_wiki", "squad_sample")
+TARGET = ("squadshifts_amazon",)
+CURVE = (6, 0, 2, 3, 1)
+SEARCH: tuple[dict[str, Any], ...] = (
+    {"cut": 4, "blocks": (2, 3)},
+    {"cut": 4, "blocks": (3, 4)},
+    {"cut": 3, "blocks": (3, 4)},
+    {"cut": 3, "blocks": (2, 3)},
+    {"cut": 4, "blocks": (1, 2)},
+    {"cut": 5, "blocks": (3, 4)},
+    {"cut": 2, "blocks": (2, 3)},
+    {"cut": 4, "blocks": (2, 3), "layers": (2, 4, 6)},
+)
+ABLATIONS: tuple[dict[str, Any], ...] = (
+    {"live": 2, "question_encoder": "frozen"},
+    {"live": 2, "attention": "no_mem2q"},
+    {"live": 2, "attention": "no_q2mem"},
+    {"live": 2, "memory": "conditioned"},
+    {"live": 2, "memory": "finetuned"},
+)
+
+
+def settings(seed: int) -> Settings:
+    """As in the first trials: AdamW, a tenth of warm-up, then linear to 0."""
+    return Settings(
+        learning_rate=1e-3,
+        encoder_learning_rate=3e-4,
+        num_train_epochs=2,
+        per_device_train_batch_size=16,
+        per_device_eval_batch_size=16,
+        optim="adamw",
+        lr_scheduler_type="linear",
+        warmup_ratio=0.1,
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        seed=seed,
+    )
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Corpus:
+    """Questions by split, each with its own passage and those that BM25 finds beside it."""
+
+    def __init__(self, names: Sequence[str], passages: int, train: int) -> None:
+        self.name = "+".join(names)
+        every = [q for name in names for q in read_questions(DATA / name / "questions.jsonl.gz")]
+        kept = [q for q in every if len(q.passages[0].text.split()) <= WORDS]
+        pool = {p.id: p for q in kept for p in q.passages}
+        near = self.found(kept, list(pool.values()), passages)
+        self.splits: dict[str, list[Question]] = {"train": [], "dev": [], "test": []}
+        for question in sorted(kept, key=lambda q: digest(q.id + q.text)):
+            others = [i for i in near[question.id] if i != question.passages[0].id][: passages - 1]
+            given = sorted([question.passages[0].id, *others], key=lambda i: digest(question.id + i))
+            whole = replace(question, passages=tuple(pool[i] for i in given))
+            self.splits[str(question.meta["split"])].append(whole)
+        self.splits["train"] = self.splits["train"][:train]
+        self.splits["dev"] = self.splits["dev"][:400]
+        self.splits["test"] = self.splits["test"][:1000]
+
+    def found(self, questions: Sequence[Question], pool: Sequence[Passage], k: int) -> Mapping[str, list[str]]:
+        """Passage ids by question id; kept in a file, since searching takes longer than reading."""
+        path = WORK / f"found-{self.name}-{k}.json"
+        if not path.exists():
+            hits = BM25(pool).find([q.text for q in questions], k + 1)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found = {q.id: [hit.passage for hit in own] for q, own in zip(questions, hits, strict=True)}
+            path.write_text(json.dumps(found))
+        return json.loads(path.read_text())
+
+    def documents(self) -> list[Any]:
+        every = {p.id: p for own in self.splits.values() for q in own for p in q.passages}
+        return [passage_document(p) for p in every.values()]
+
+
+def variant(options: Mapping[str, Any], more: str = "") -> str:
+    """What sets a run apart, as rows write it."""
+
+    def written(value: Any) -> str:
+        return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+    return " ".join([*(f"{key}={written(value)}" for key, value in options.items()), *([more] if more else [])])
+
+
+def method_of(options: Mapping[str, Any]) -> str:
+    live = options.get("live", len(options.get("blocks", ())))
+    return "memory-fid" if live == 0 else "fid" if live == 6 else "lumen"
+
+
+class Runs:
+    """Trains what has no row yet."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments, self.encoder = arguments, Path(arguments.encoder or quickstart_folder())
+        self.seeds = [int(seed) for seed in arguments.seeds.split(",")]
+        self.corpora: dict[tuple[tuple[str, ...], int], Corpus] = {}
+
+    def corpus(self, names: tuple[str, ...], train: int) -> Corpus:
+        if (names, train) not in self.corpora:
+            self.corpora[names, train] = Corpus(names, self.arguments.passages, train)
+        return self.corpora[names, train]
+
+    def design(self, options: Mapping[str, Any]) -> Design:
+        return Design(embeddings="frozen", question_pieces=32, compute=fastest_compute(), **options)
+
+    def made(self, options: Mapping[str, Any], corpus: Corpus, seed: int, folder: Path | None = None) -> Any:
+        design, home = self.design(options), folder or self.encoder
+        encoder = design.encoder(home)
+        method, store, seconds = Lumen.build(design, encoder, seed=seed), None, 0.0
+        stored = list(method.plan.stored)
+        if stored:
+            name = "-".join(map(str, stored))
+            store = Store.open(WORK / f"memory-{home.name}-{encoder.spec().weights[:8]}-{name}", encoder.spec(stored))
+            began = time.process_time()
+            store.fill(corpus.documents(), encoder)
+            seconds = time.process_time() - began
+        splits = {split: method.read(own, encoder, store) for split, own in corpus.splits.items()}
+        return method, encoder, splits, seconds
+
+    def run(
+        self,
+        options: Mapping[str, Any],
+        seed: int,
+        split: str = "test",
+        more: str = "",
+        start: Lumen | None = None,
+        folder: Path | None = None,
+        names: tuple[str, ...] = SOURCE,
+        train: int | None = None,
+    ) -> Lumen | None:
+        """One run and its rows; None where its rows are there."""
+        corpus = self.corpus(names, train or self.arguments.train)
+        label = variant(options, more)
+        if any(r.variant == label and r.seed == seed and r.split == split and r.dataset == corpus.name for r in rows()):
+            return None
+        began = now()
+        method, _, splits, seconds = self.made(options, corpus, seed, folder)
+        if start is not None:
+            carry(start, method)
+        home = WORK / "runs" / digest(f"{corpus.name} {label} {seed} {train}")[:12]
+        scorers = {"answer": AnswerScorer()}
+        done = fit(method, splits["train"], scorers, settings(seed), dev=splits["dev"], folder=home)
+        found = evaluate(method, splits[split], scorers, 16)
+        scores = found.scores["answer"]
+        for metric in ("exact_match", "f1"):
+            value = scores[metric]
+            assert value is not None
+            row = ResultsRow(
+                experiment="lumen",
+                dataset=corpus.name,
+                task="answer",
+                encoder=self.encoder.name if self.arguments.encoder else "all-MiniLM-L6-v2",
+                method=method_of(options),
+                variant=label,
+                seed=seed,
+                split=split,
+                metric=metric,
+                value=value,
+                n=found.n,
+                train_s_per_batch=done.seconds_per_batch,
+                train_s_total=done.seconds,
+                encode_s=seconds,
+                infer_s_per_batch=found.seconds_per_batch,
+                params_trainable=done.parameters["total"],
+                started=began,
+                command=f"python experiments/lumen/reading.py --seeds {seed} --train {self.arguments.train}"
+                f" --passages {self.arguments.passages}",
+                **surroundings(),
+            )
+            append_row(ROWS, row)
+        print(f"{corpus.name} {split} seed {seed} {label}: EM {scores['exact_match']:.1f} F1 {scores['f1']:.1f}")
+        return method
+
+    def curve(self) -> None:
+        for seed, live in itertools.product(self.seeds, CURVE):
+            self.run({"live": live}, seed)
+
+    def search(self) -> None:
+        for options in SEARCH:
+            self.run(options, self.seeds[0], split="dev")
+
+    def best(self) -> None:
+        own = [r for r in latest(rows()) if r.split == "dev" and r.metric == "exact_match"]
+        chosen = max(own, key=lambda r: r.value).variant
+        options = next(o for o in SEARCH if variant(o) == chosen)
+        for seed in self.seeds:
+            self.run(options, seed)
+
+    def ablations(self) -> None:
+        for seed, options in itertools.product(self.seeds, ABLATIONS):
+            self.run(options, seed)
+
+    def transfer(self) -> None:
+        """A tenth of the reviews' questions, started afresh, from live blocks, and from a trained memory too."""
+        target: dict[str, Any] = {"names": TARGET, "train": 1000}
+        for seed, live in itertools.product(self.seeds, (1, 2, 6)):
+            options = {"live": live}
+            self.run(options, seed, more="transfer=none", **target)
+            source = self.trained(options, seed)
+            self.run(options, seed, more="transfer=live", start=source, **target)
+            if live < 6:
+                whole = self.trained({**options, "memory": "finetuned"}, seed)
+                folder = WORK / f"trained-{live}-{seed}"
+                export(whole, self.design(options).encoder(self.encoder), folder)
+                self.run(options, seed, more="transfer=memory", start=whole, folder=folder, **target)
+
+    def trained(self, options: Mapping[str, Any], seed: int) -> Lumen:
+        """A run's model, from its checkpoint where it is done."""
+        self.run(options, seed)
+        corpus = self.corpus(SOURCE, self.arguments.train)
+        method, _, splits, _ = self.made(options, corpus, seed)
+        home = WORK / "runs" / digest(f"{corpus.name} {variant(options)} {seed} None")[:12]
+        fit(method, splits["train"], {"answer": AnswerScorer()}, settings(seed), dev=splits["dev"], folder=home)
+        return method
+
+    def timing(self, repeats: int = 7) -> None:
+        """A training step and an answering pass over one batch of 16 questions, the designs in turn: CPU seconds,
+        minima; as a ratio to FiD."""
+        best = next((r.variant for r in rows() if "blocks" in r.variant and r.split == "test"), variant(SEARCH[0]))
+        designs = [{"live": live} for live in CURVE] + [o for o in SEARCH if variant(o) == best]
+        corpus = self.corpus(SOURCE, self.arguments.train)
+        steps = [step for options in designs for step in [self.step(options, corpus)]]
+        taken: list[list[tuple[float, float]]] = [[] for _ in designs]
+        for _ in range(repeats):
+            for own, step in zip(taken, steps, strict=True):
+                own.append(step())
+        least = [(min(a for a, _ in own), min(b for _, b in own)) for own in taken]
+        for options, (train, answer) in zip(designs, least, strict=True):
+            for metric, value in (("train_ratio", train / least[0][0]), ("answer_ratio", answer / least[0][1])):
+                row = ResultsRow(
+                    experiment="lumen",
+                    dataset=corpus.name,
+                    task="answer",
+                    encoder="all-MiniLM-L6-v2",
+                    method=method_of(options),
+                    variant=variant(options),
+                    seed=None,
+                    split="timing",
+                    metric=metric,
+                    value=100 * value,
+                    train_s_per_batch=train,
+                    infer_s_per_batch=answer,
+                    started=now(),
+                    command="python experiments/lumen/reading.py timing",
+                    **surroundings(),
+                )
+                append_row(ROWS, row)
+                print(f"{variant(options)} {metric} {100 * value:.1f} %")
+
+    def step(self, options: Mapping[str, Any], corpus: Corpus) -> Any:
+        """A function that gives the seconds of one step and of one answering pass."""
+        method, _, splits, _ = self.made(options, corpus, 42)
+        batch = next(method.batches(splits["train"], size=16, order=None))
+        parameters = [p for own in method.groups("answer").values() for p in own]
+        optimiser = torch.optim.AdamW(parameters, lr=1e-6, fused=True)
+
+        def once() -> tuple[float, float]:
+            method.train()
+            began = time.process_time()
+            optimiser.zero_grad(set_to_none=True)
+            method.loss(batch).backward()
+            optimiser.step()
+            middle = time.process_time()
+            method.eval()
+            with torch.no_grad():
+                method.predict(batch)
+            return middle - began, time.process_time() - middle
+
+        once()
+        return once
+
+
+def rows() -> list[ResultsRow]:
+    return read_rows(ROWS)
+
+
+def parts(names: Sequence[str]) -> Iterator[str]:
+    every = ("curve", "search", "best", "ablations", "transfer", "timing")
+    yield from (name for name in every if not names or name in names)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*")
+    parser.add_argument("--seeds", default="42,43,44")
+    parser.add_argument("--train", type=int, default=3200)
+    parser.add_argument("--passages", type=int, default=2)
+    parser.add_argument("--encoder", default="")
+    runs = Runs(parser.parse_args())
+    torch.set_num_threads(1)
+    for part in parts(runs.arguments.parts):
+        getattr(runs, part)()
+
+
+if __name__ == "__main__":
+    main()

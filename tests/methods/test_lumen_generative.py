@@ -1,0 +1,293 @@
+"""Generative LUMEN on T5, T5.1.1 and BERT with a warm decoder: the identities CL1 to CL17 on logits.
+
+Axes: B questions   T pieces of an answer   V vocabulary
+"""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+from torch import Tensor
+
+from encodeonce.batching import Memory
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.t5_decoder import T5Decoder
+from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, passage_document, question_document
+from encodeonce.store import Store
+from encodeonce.train.fit import fit
+from encodeonce.train.settings import Settings
+from encodeonce.types import Answer, Document, Encoding, Passage, Question
+
+_made_by = importlib.util.spec_from_file_location("tiny_two", Path(__file__).parents[1] / "encoders" / "conftest.py")
+assert _made_by is not None
+assert _made_by.loader is not None
+_tiny = importlib.util.module_from_spec(_made_by)
+_made_by.loader.exec_module(_tiny)
+
+P1 = Passage("p1", "", "the cat sat on the mat .")
+P2 = Passage("p2", "river", "the river bank is running by")
+P3 = Passage("p3", "", "a naive cafe")
+QUESTIONS = (
+    Question("q0", "the cat ?", (Answer("mat"), Answer("the mat")), (P1, P2, P3)),
+    Question("q1", "is the bank", (Answer("river"),), (P2,)),
+    Question("q2", "on", (), (P3, P1)),
+)
+KINDS = ("t5", "t5.1.1")
+FORM = "fid"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    made: dict[str, Path] = {}
+
+    def folder(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = tmp_path_factory.mktemp("kind")
+            tokenizer = _tiny.unigram(begin=False)
+            tokenizer.backend_tokenizer.decoder = tokenizers.decoders.Metaspace()
+            tokenizer.save_pretrained(made[kind])
+            sizes = {"d_model": 32, "num_layers": 3, "num_heads": 4, "d_kv": 8, "d_ff": 48, "eos_token_id": 2}
+            old = {"feed_forward_proj": "relu", "tie_word_embeddings": True} if kind == "t5" else {}
+            sizes = {**sizes, "num_decoder_layers": 2, "pad_token_id": 1, "decoder_start_token_id": 1, **old}
+            T5Decoder.shaped(made[kind], vocab_size=len(tokenizer), **sizes)
+        return made[kind]
+
+    return folder
+
+
+def whole(folder: Path) -> Any:
+    import transformers
+
+    return transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
+
+
+def memory(encoder: Pretrained, layers: tuple[int, ...]) -> Memory:
+    documents = [passage_document(passage, FORM) for passage in (P1, P2, P3)]
+    pieces = encoder.cut(documents)
+    found = dict(encoder.encode(pieces, list(layers)))
+    spec = encoder.spec(list(layers), "fp32")
+    return Memory(spec, [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)])
+
+
+def made(folder: Path, questions: Any = QUESTIONS, **options: Any) -> tuple[Lumen, ReadingBatch]:
+    wanted = Design(reader="generate", **options)
+    encoder = wanted.encoder(folder)
+    method = Lumen.build(wanted, encoder, read_ahead=0, form=FORM).eval()
+    stored = method.plan.stored
+    examples = method.read(questions, encoder, memory(encoder, stored) if stored else None)
+    (batch,) = method.batches(examples, size=len(questions), order=None)
+    return method, batch
+
+
+LABELS = torch.tensor([[5, 6, 7, 2], [8, 2, 9, 3], [4, 5, 6, 2]])
+
+
+def logits(method: Lumen, batch: ReadingBatch) -> Tensor:
+    reader: Any = method.reader
+    return reader.logits(method.states(batch), batch, LABELS[: len(batch.items)]).detach()
+
+
+def ids_of(encoder: Pretrained, document: Document, end: bool) -> Tensor:
+    ids = torch.from_numpy(encoder.cut([document])[0].ids.astype(np.int64))
+    return ids if end else ids[:-1]
+
+
+def oracle(folder: Path, question: Question, number: int, each: Callable[[Any, Tensor, Tensor], Tensor]) -> Tensor:
+    """transformers' decoder over what `each(model, question ids, passage ids)` makes of every passage."""
+    encoder, model = Pretrained(folder), whole(folder)
+    asked = ids_of(encoder, question_document(question, FORM), False)
+    parts = [each(model, asked, ids_of(encoder, passage_document(p, FORM), True)) for p in question.passages]
+    states = torch.cat(parts, 1)
+    starts = torch.full((1, 1), model.config.decoder_start_token_id)
+    inputs = torch.cat([starts, LABELS[number : number + 1, :-1]], 1)
+    return model(decoder_input_ids=inputs, encoder_outputs=(states,)).logits[0].detach()
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=3e-5, rtol=1e-5)
+
+
+def joint(model: Any, asked: Tensor, read: Tensor) -> Tensor:
+    return model.encoder(input_ids=torch.cat([asked, read])[None]).last_hidden_state
+
+
+def apart(model: Any, asked: Tensor, read: Tensor) -> Tensor:
+    return torch.cat([model.encoder(input_ids=ids[None]).last_hidden_state for ids in (asked, read)], 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL2_CL15_everything_live_is_fusion_in_decoder(kind: str, folders: Callable[[str], Path]) -> None:
+    method, batch = made(folders(kind), live=3)
+    found = logits(method, batch)
+    for number, question in enumerate(QUESTIONS):
+        close(found[number], oracle(folders(kind), question, number, joint))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL1_CL6_parts_that_do_not_meet_are_the_pure_memory(kind: str, folders: Callable[[str], Path]) -> None:
+    expected = [oracle(folders(kind), question, n, apart) for n, question in enumerate(QUESTIONS)]
+    for live in range(4):
+        found = logits(*made(folders(kind), live=live, attention="neither", decoder_question="in_memory_each"))
+        for number in range(len(QUESTIONS)):
+            close(found[number], expected[number])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL17_no_mem2q_is_a_mask_of_the_ordinary_stack(kind: str, folders: Callable[[str], Path]) -> None:
+    def masked(model: Any, asked: Tensor, read: Tensor) -> Tensor:
+        ids = torch.cat([asked, read])[None]
+        open_ = torch.ones(1, 1, ids.shape[1], ids.shape[1], dtype=torch.bool)
+        open_[..., len(asked) :, : len(asked)] = False
+        return model.encoder(input_ids=ids, attention_mask=open_).last_hidden_state
+
+    found = logits(*made(folders(kind), live=3, attention="no_mem2q"))
+    for number, question in enumerate(QUESTIONS):
+        close(found[number], oracle(folders(kind), question, number, masked))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL7_CL8_CL9_order_repeats_and_batch_mates_change_no_logit(kind: str, folders: Callable[[str], Path]) -> None:
+    found = logits(*made(folders(kind), live=1))
+    first = QUESTIONS[0]
+    for passages in (first.passages, first.passages[::-1], first.passages * 2):
+        alone = logits(*made(folders(kind), (Question("q", first.text, first.answers, passages),), live=1))
+        close(alone[0], found[0])
+    fewer = logits(*made(folders(kind), (Question("q", first.text, first.answers, first.passages[:2]),), live=1))
+    assert (fewer[0] - found[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL11_gradients_reach_all_but_the_memory(kind: str, folders: Callable[[str], Path]) -> None:
+    method, batch = made(folders(kind), live=1)
+    method.loss(batch).backward()
+    for name, parameter in method.parts.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+    groups = method.groups("answer")
+    assert {kind: len(own) for kind, own in groups.items()} == {"encoder": len(list(method.parts.parameters()))}
+    names = [n for n, p in method.parts.named_parameters() if n.endswith("bias.weight") or "kept.tables" in n]
+    assert len(names) == 3, "tables of the question encoder, the live blocks and the decoder (L-03)"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL12_a_store_in_bf16_is_near_the_memory_on_the_fly(
+    kind: str, folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    wanted = Design(reader="generate", live=1)
+    encoder = wanted.encoder(folders(kind))
+    method = Lumen.build(wanted, encoder, read_ahead=0, form=FORM).eval()
+    fly = logits(*made(folders(kind), live=1, memory="finetuned"))
+    for dtype, tolerance in (("fp32", 3e-5), ("bf16", 0.1)):
+        store = Store.open(tmp_path / dtype, encoder.spec(list(method.plan.stored), dtype))
+        store.fill([passage_document(passage, FORM) for passage in (P1, P2, P3)], encoder)
+        (batch,) = method.batches(method.read(QUESTIONS, encoder, store), size=3, order=None)
+        assert (logits(method, batch) - fly).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_L07_ways_of_showing_the_decoder_the_question(kind: str, folders: Callable[[str], Path]) -> None:
+    folder, question = folders(kind), QUESTIONS[0]
+    encoder, model = Pretrained(folder), whole(folder)
+    asked = ids_of(encoder, question_document(question, FORM), False)
+    seen = [0]
+
+    def once(model: Any, asked: Tensor, read: Tensor) -> Tensor:
+        seen[0] += 1
+        return joint(model, asked, read)[:, 0 if seen[0] == 1 else len(asked) :]
+
+    close(logits(*made(folder, live=3, decoder_question="in_memory_once"))[0], oracle(folder, question, 0, once))
+    without = oracle(folder, question, 0, lambda m, q, p: joint(m, q, p)[:, len(q) :])
+    close(logits(*made(folder, live=3, decoder_question="none"))[0], without)
+    parts = [
+        joint(model, asked, ids_of(encoder, passage_document(p, FORM), True))[:, len(asked) :]
+        for p in question.passages
+    ]
+    starts = torch.tensor([model.config.decoder_start_token_id])
+    inputs = torch.cat([asked, starts, LABELS[0, :-1]])[None]
+    expected = model(decoder_input_ids=inputs, encoder_outputs=(torch.cat(parts, 1),)).logits[0, len(asked) :]
+    close(logits(*made(folder, live=3, decoder_question="prefix"))[0], expected.detach())
+    assert Design(live=0).question_for_decoder(Design(live=0).plan(encoder)) == "in_memory_once"
+
+
+def test_outputs_equal_those_of_transformers(folders: Callable[[str], Path]) -> None:
+    folder = folders("t5.1.1")
+    encoder, model = Pretrained(folder), whole(folder)
+    for n_beams in (1, 3):
+        method, batch = made(folder, live=3, n_beams=n_beams, longest_answer=7)
+        found = [answer["answer"] for answer in method.predict(batch)]
+        for question, answer in zip(QUESTIONS, found, strict=True):
+            asked = ids_of(encoder, question_document(question, FORM), False)
+            parts = [joint(model, asked, ids_of(encoder, passage_document(p, FORM), True)) for p in question.passages]
+            states = torch.cat(parts, 1)
+            kept = model.generate(
+                encoder_outputs=outputs_of(states),
+                attention_mask=torch.ones(states.shape[:2], dtype=torch.long),
+                num_beams=n_beams,
+                max_new_tokens=7,
+                do_sample=False,
+            )
+            assert answer.text == encoder.spell(kept[0].tolist())
+            assert not answer.located
+
+
+def outputs_of(states: Tensor) -> Any:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    return BaseModelOutput(last_hidden_state=states)
+
+
+def test_24_12_a_deep_memory_under_fewer_live_and_decoder_blocks(folders: Callable[[str], Path]) -> None:
+    """Table 1's shape: the encoder is deeper than the decoder, and its last third is live."""
+    method, batch = made(folders("t5"), live=1)
+    assert (method.plan.n_blocks, method.plan.cut, method.plan.blocks) == (3, 2, (2,))
+    assert len(method.reader.decoder.body.block) == 2  # type: ignore[union-attr, operator]
+    assert torch.isfinite(logits(method, batch)).all()
+
+
+class Exact:
+    metric = "exact_match"
+
+    def score(self, gold: Any, predicted: Any) -> dict[str, float | None]:
+        pairs = [(texts, answer) for texts, answer in zip(gold, predicted, strict=True) if texts]
+        return {"exact_match": 100 * float(np.mean([answer.text in texts for texts, answer in pairs]))}
+
+
+@pytest.mark.parametrize("kind", ["t5.1.1", "bert"])
+def test_it_learns_two_questions_by_heart(
+    kind: str, folders: Callable[[str], Path], checkpoint: Callable[..., Path]
+) -> None:
+    wanted = Design(reader="generate", live=1, decoder_blocks=None if kind == "t5.1.1" else 1, question_pieces=8)
+    encoder = wanted.encoder(folders(kind) if kind == "t5.1.1" else checkpoint("bert"))
+    form = FORM if kind == "t5.1.1" else "plain"
+    method = Lumen.build(wanted, encoder, form=form)
+    documents = [passage_document(passage, form) for passage in (P1, P2, P3)]
+    pieces = encoder.cut(documents)
+    found = dict(encoder.encode(pieces, list(method.plan.stored)))
+    spec = encoder.spec(list(method.plan.stored), "fp32")
+    source = Memory(spec, [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)])
+    questions = [replace(question, answers=question.answers[:1]) for question in QUESTIONS[:2]]
+    examples = method.read(questions, encoder, source)
+    if kind == "bert":
+        assert set(method.groups("answer")) == {"head", "encoder"}
+    settings = Settings(learning_rate=5e-3, num_train_epochs=60, optim="adamw", lr_scheduler_type="constant")
+    fit(method, examples, {"answer": Exact()}, settings)
+    (batch,) = method.eval().batches(examples, size=2, order=None)
+    assert [answer["answer"].text for answer in method.predict(batch)] == ["mat", "river"]
+
+
+def test_targets_are_any_gold_answer_in_training_and_the_first_elsewhere(folders: Callable[[str], Path]) -> None:
+    _, batch = made(folders("t5"), live=1)
+    examples = batch.examples
+    assert examples.chosen(None).tolist() == [0, 0, -1]
+    drawn = {tuple(examples.chosen(np.random.default_rng(seed)).tolist()) for seed in range(20)}
+    assert drawn == {(0, 0, -1), (1, 0, -1)}
+    labels = batch.labels()
+    assert labels[0].tolist()[-1] == 2 or labels[0].tolist().count(2) == 1
+    assert (labels[2] == -100).all()
+    assert abs(examples.scored - np.mean([len(ids) for own in examples.written for ids in own])) < 1e-9
