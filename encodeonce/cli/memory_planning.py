@@ -60,12 +60,12 @@ class MemoryForecast:
         """For people."""
         from ..report.table import aligned
 
-        rows = [
-            ["encode a passage", self.encode],
-            [f"encode all {self.passages:,} once", self.whole],
-            [f"a question from memory, {self.k} passages", self.read],
-            ["the same, passages encoded on the fly", self.on_the_fly],
-            ["as Fusion-in-Decoder, nothing stored", self.fid],
+        rows: list[tuple[str, Estimate]] = [
+            ("encode a passage", self.encode),
+            (f"encode all {self.passages:,} once", self.whole),
+            (f"a question from memory, {self.k} passages", self.read),
+            ("the same, passages encoded on the fly", self.on_the_fly),
+            ("as Fusion-in-Decoder, nothing stored", self.fid),
         ]
         cells = [
             [name, seconds_text(one.value), f"{seconds_text(one.low)} to {seconds_text(one.high)}"]
