@@ -37,6 +37,9 @@ __all__ = [
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 """Storage types a store knows."""
 
+LATER = ("first_position", "segment")
+"""Fields of a Spec that came after the first stores of its format."""
+
 IGNORE = -100
 """Gold id that counts for nothing: unlabelled, or labelled with something training never saw."""
 
@@ -268,13 +271,16 @@ class Spec:
 
     def differences(self, other: "Spec") -> list[str]:
         """Each compared field on which the two differ, as "field: mine is X, theirs is Y"; empty when they agree."""
-        mine, theirs = self.to_json(), other.to_json()
+        mine, theirs = ({**asdict(one), "layers": list(one.layers)} for one in (self, other))
         names = [f.name for f in fields(self) if f.name not in ("encoder", "revision")]
         return [f"{n}: {mine[n]!r} here, {theirs[n]!r} there" for n in names if mine[n] != theirs[n]]
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict of JSON values."""
-        return {**asdict(self), "layers": list(self.layers)}
+        """A plain dict of JSON values. Fields that stores of this format did not always have are left out where they
+        are 0: what was stored before them says the same, byte for byte."""
+        left_out = {name for name in LATER if not getattr(self, name)}
+        values = {name: value for name, value in asdict(self).items() if name not in left_out}
+        return {**values, "layers": list(self.layers)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Spec":

@@ -12,7 +12,7 @@ FLOORS = [
     {"corpus", "nn", "metrics", "costs"},
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask", "retrieval"},
-    {"methods.aggregate", "methods.finetune", "methods.lumen"},
+    {"methods.aggregate", "methods.fastdoc", "methods.finetune", "methods.lumen"},
     {"tasks", "train", "memory"},
     {"report", "serve"},
     {"cli"},

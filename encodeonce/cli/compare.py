@@ -4,15 +4,18 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import ConfigError, DataError, MissingExtra
+from ..errors import MissingExtra
 from .options import json_option, set_option
 
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
+    from ..report.table import Paper
+
+Metrics = Mapping[str, Sequence[str]]
 
 __all__ = ["compare"]
 
@@ -38,14 +41,23 @@ def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option("--methods", "-m", default="frozen,linear,fusion,agg,adapted", show_default=True, callback=_listed)
 @click.option("--seeds", default="5", show_default=True, help="A number of seeds, or the seeds: 13,21,42.")
 @click.option(
-    "--learning-rate-grid", "grid", callback=_rates, help="Chosen on dev with the first seed: 5e-4,1e-3,2e-3."
+    "--learning-rate-grid",
+    "rates",
+    callback=_rates,
+    help="For methods that only read stored layers, chosen on dev with the first seed: 5e-4,1e-3,2e-3.",
+)
+@click.option("--apart", is_flag=True, help="Train every task by itself, so that times are those of one task.")
+@click.option(
+    "--metric", "shown", multiple=True, metavar="TASK=NAME", help="Which score stands in the table; repeatable."
 )
 @click.option("--experiment", help="Name in the rows.  [default: REPORT's name]")
 @click.option("--dataset", help="Name in the rows.  [default: the training file's]")
 @click.option(
     "--paper", type=click.Path(exists=True, path_type=Path), help="YAML or JSON: task, method, value beside ours."
 )
-@click.option("--plot/--no-plot", default=True, show_default=True, help="Draw REPORT/improvement.png.")
+@click.option("--paper-table", help="Which of the paper's tables.")
+@click.option("--plot/--no-plot", default=True, show_default=True, help="Draw REPORT/improvement.png and cost.png.")
+@click.option("--dry-run", is_flag=True, help="Check everything and print what there is to do; do nothing.")
 @set_option
 @json_option
 def compare(
@@ -53,100 +65,106 @@ def compare(
     report: Path,
     methods: list[str],
     seeds: str,
-    grid: list[float],
+    rates: list[float],
+    apart: bool,
+    shown: tuple[str, ...],
     experiment: str | None,
     dataset: str | None,
     paper: Path | None,
+    paper_table: str | None,
     plot: bool,
+    dry_run: bool,
     changes: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Train every method on every task with every seed, from one encoding pass, and compare.
 
-    REPORT gets results.jsonl (one row a number), table.md and improvement.png. A finished cell is never computed
-    again: a comparison that was interrupted goes on. With --json, prints the list of rows and nothing else.
+    A method is frozen, linear, fusion, agg, agg_tailor, adapted (these read stored layers), finetune, top1, top2, lora,
+    live_mix (these train blocks of the encoder), or a [methods.NAME] of the config, which may have settings, seeds and
+    a grid of its own. REPORT gets results.jsonl (one row a number), table.md, improvement.png and cost.png. A finished
+    cell is never computed again: a comparison that was interrupted goes on. With --json, prints the list of rows and
+    nothing else.
     """
     from .config import load
 
     chosen = load(config, changes)
     chosen.need("tasks", "data.train", "data.test")
-    numbers = _seeds(seeds)
-    beside = _paper(paper)
+    metrics = _metrics(shown)
     from . import learning
-    from .comparing import Comparison, Names
+    from .cells import Names
+    from .comparing import Comparison
+    from .contenders import contenders, seeds_of
+    from .published import published
+    from .steps import recorded
 
+    beside = published(paper, paper_table) if paper is not None else {}
     default = Names(report.resolve().name, Path(chosen.data.train[0]).name.split(".")[0])
-    names = Names(experiment or default.experiment, dataset or default.dataset)
-    comparison = Comparison(chosen, report, methods, numbers, grid, names)
-    rows = comparison.run(learning.prepare(chosen))
-    _write(rows, report, beside, plot)
+    names = Names(experiment or default.experiment, dataset or default.dataset, recorded(chosen.encoder))
+    taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
+    comparison = Comparison(chosen, report, taking_part, names, apart)
+    if dry_run:
+        from .outlook import outlook
+
+        click.echo(outlook(comparison, chosen))
+        return
+    rows = comparison.run(learning.prepare(chosen, [one.settings() for one in taking_part]))
+    _write(rows, report, beside, metrics, plot)
     if as_json:
         click.echo(json.dumps([row.to_json() for row in rows], indent=1))
     else:
-        click.echo(_text(rows, beside))
+        click.echo(_text(rows, beside, metrics))
 
 
-def _seeds(text: str) -> list[int]:
-    from .comparing import SEEDS
+def _metrics(shown: Sequence[str]) -> dict[str, list[str]]:
+    """Task -> scores that are asked for."""
+    found: dict[str, list[str]] = {}
+    for one in shown:
+        task, equals, metric = one.rpartition("=")
+        if not equals or not task or not metric:
+            raise click.BadParameter(f"{one!r}: write it as parsing=uas.", param_hint="--metric")
+        found.setdefault(task, []).append(metric)
+    return found
 
+
+def _seeds(text: str) -> int | list[int]:
+    """A number of seeds, or the seeds."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise click.BadParameter(f"{text!r}: a number of seeds, or seeds as 13,21,42.", param_hint="--seeds") from None
-    if len(numbers) == 1 and 1 <= numbers[0] <= len(SEEDS):
-        return list(SEEDS[: numbers[0]])
-    return numbers
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
-def _paper(path: Path | None) -> dict[str, dict[str, float]]:
-    """Task -> method -> value of a file; ConfigError where it is something else."""
-    if path is None:
-        return {}
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        try:
-            values: Any = json.loads(text)
-        except ValueError as problem:
-            raise DataError(f"{path} is not JSON: {problem}.") from None
-    else:
-        try:
-            import yaml  # type: ignore[import-untyped]
-        except ImportError:
-            raise MissingExtra("A YAML file needs PyYAML. Install it with: pip install pyyaml, or give JSON.") from None
-        try:
-            values = yaml.safe_load(text)
-        except yaml.YAMLError as problem:
-            raise DataError(f"{path} is not YAML: {problem}.") from None
-    try:
-        return {str(task): {str(m): float(v) for m, v in by.items()} for task, by in values.items()}
-    except (AttributeError, TypeError, ValueError):
-        raise ConfigError(
-            f"{path} must map each task to methods and their values, such as upos: {{frozen: 90.1}}."
-        ) from None
+def _write(rows: Sequence["ResultsRow"], report: Path, paper: "Paper", metrics: Metrics, plot: bool) -> None:
+    from ..report.table import comparison, markdown
 
-
-def _write(rows: Sequence["ResultsRow"], report: Path, paper: Mapping[str, Mapping[str, float]], plot: bool) -> None:
-    from ..report.table import comparison, markdown, scores
-
-    header, lines = comparison(rows, paper=paper)
+    header, lines = comparison(rows, paper=paper, metrics=metrics)
     text = "\n\n".join([_title(rows), markdown(header, lines), *_notes(rows)])
     (report / "table.md").write_text(text + "\n", encoding="utf-8")
-    table = scores(rows)
-    if plot and any("frozen" in by and len(by) > 1 for by in table.values()):
-        from ..report.plots import improvement
-
-        try:
-            improvement(
-                table, report / "improvement.png", title=f"{rows[0].dataset}, {rows[0].encoder}: gain over Frozen"
-            )
-        except MissingExtra as problem:
-            log.warning("no plot: %s", problem)
+    if not plot:
+        return
+    try:
+        _draw(rows, report, metrics)
+    except MissingExtra as problem:
+        log.warning("no plot: %s", problem)
 
 
-def _text(rows: Sequence["ResultsRow"], paper: Mapping[str, Mapping[str, float]]) -> str:
+def _draw(rows: Sequence["ResultsRow"], report: Path, metrics: Metrics) -> None:
+    from ..report.plots import cost, improvement
+    from ..report.table import scores, seconds
+
+    table, taken = scores(rows, metrics=metrics), seconds(rows, metrics=metrics)
+    what = f"{rows[0].dataset}, {rows[0].encoder}"
+    if any("frozen" in by and len(by) > 1 for by in table.values()):
+        improvement(table, report / "improvement.png", title=f"{what}: gain over Frozen")
+    if any(len(by) > 1 for by in taken.values()):
+        cost(table, taken, report / "cost.png", title=f"{what}: score by cost of training")
+
+
+def _text(rows: Sequence["ResultsRow"], paper: "Paper", metrics: Metrics) -> str:
     from ..report.table import aligned, comparison
 
-    header, lines = comparison(rows, paper=paper, bold="{} *".format)
+    header, lines = comparison(rows, paper=paper, bold="{} *".format, metrics=metrics)
     return "\n\n".join([aligned(header, lines), *(note.replace("bold", "*") for note in _notes(rows))])
 
 
@@ -156,23 +174,28 @@ def _title(rows: Sequence["ResultsRow"]) -> str:
 
 def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
     """What the numbers are: marks, seeds, rates, times, machine."""
-    seeds = sorted({row.seed for row in rows if row.seed is not None})
-    rates: dict[str, dict[str, None]] = {}
+    seeds: dict[str, list[str]] = {}
+    for method in dict.fromkeys(row.method for row in rows):
+        own = sorted({row.seed for row in rows if row.method == method and row.seed is not None})
+        seeds.setdefault(", ".join(map(str, own)), []).append(method)
+    which = "; ".join(f"{own} ({', '.join(names)})" if len(seeds) > 1 else own for own, names in seeds.items())
+    chosen: dict[str, dict[str, None]] = {}
     for row in rows:
-        for part in row.variant.split():
-            if part.startswith("lr="):
-                rates.setdefault(f"{row.method} {part[3:]}", {})[row.task] = None
-    chosen = "; ".join(f"{name} ({', '.join(tasks)})" for name, tasks in rates.items())
+        parts = [part for part in row.variant.split() if part.partition("=")[0] in ("lr", "encoder_lr", "epochs")]
+        chosen.setdefault(f"{row.method} {' '.join(parts)}", {})[row.task] = None
+    settings = "; ".join(f"{name} ({', '.join(tasks)})" for name, tasks in chosen.items())
     joint = any("joint=" in row.variant for row in rows)
-    of_tasks = " of all tasks that share a rate, trained from one read" if joint else ""
+    of_tasks = " of all tasks that share their settings, trained side by side" if joint else ""
     machines = dict.fromkeys(f"{row.machine}; {row.threads} threads; torch {row.torch}" for row in rows)
     commits = dict.fromkeys(row.commit for row in rows if row.commit)
     return [
-        f"Test scores, mean ± sd over seeds {', '.join(map(str, seeds))}. Best in bold; ≈ marks what does not differ "
+        f"Test scores, mean ± sd over seeds {which}. Best in bold; ≈ marks what does not differ "
         "from it (Welch's t-test, p ≥ 0.05).",
-        f"ms/batch: training{of_tasks}, reading included; train s: scoring dev included; encode s: the one pass "
-        "that all methods share (empty where the store held some items before); trainable: parameters of one task; "
-        "peak MB: resident memory of the whole process.",
-        f"Learning rates: {chosen}.",
+        f"ms/batch: training{of_tasks}, reading included, mean over all epochs; + encoding: with the encoder's "
+        "pass over the batch, divided by the epochs; train s: scoring dev included; encode s: the one pass over all "
+        "items that methods share (empty where the store held some before); infer: predicting a batch, alone and with "
+        "the encoder's pass over it; trainable: parameters of one task; peak MB: memory that training added, pages of "
+        "the mapped store left out.",
+        f"Rates and epochs: {settings}.",
         f"Measured on: {' | '.join(machines)}; commit {', '.join(commits) or 'unknown'}.",
     ]

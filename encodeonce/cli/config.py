@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, overload
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_serializer,
+)
 
 from ..errors import ConfigError
 from ..resolve import nearest
@@ -30,6 +37,8 @@ __all__ = [
     "EncoderName",
     "FileName",
     "Files",
+    "FinetuneSection",
+    "MethodSection",
     "Names",
     "Section",
     "TrainSection",
@@ -105,11 +114,38 @@ class AdapterSection(Section):
         return self.model_dump(exclude_none=True)
 
 
+class FinetuneSection(Section):
+    """`[finetune]`: what methods that train blocks of the encoder take; unset keys are `methods.finetune.Tuning`'s."""
+
+    live: int | None = Field(default=None, ge=0, description="blocks that are trained; the method's own number")
+    blocks: list[int] | None = Field(default=None, description="live_mix: which blocks, from 0")
+    over: Literal["linear", "agg", "adapted"] | None = Field(
+        default=None, description="live_mix: what mixes the stored views under the blocks"
+    )
+    key_width: int | None = Field(default=None, gt=0, description="live_mix: width of that mix's queries and keys")
+    n_heads: int | None = Field(default=None, gt=0, description="live_mix: its attention heads")
+    residual: bool | None = Field(default=None, description="live_mix: add the mix to what the blocks make of it")
+    pre_norm_layers: bool | None = Field(
+        default=None, description="live_mix: a LayerNorm on every view before it is mixed"
+    )
+    lora: int | None = Field(default=None, ge=0, description="rank of low-rank terms; 0: train the blocks themselves")
+    lora_alpha: float | None = Field(default=None, gt=0, description="their scale times the rank")
+    dropout: float | None = Field(default=None, ge=0, lt=1, description="rate in the mix and in the head")
+    compute: Literal["fp32", "bf16"] | None = Field(default=None, description="number type of matrix products")
+    shared: bool | None = Field(default=None, description="one trunk under the heads of all tasks")
+
+    def chosen(self) -> dict[str, Any]:
+        """Only what the file sets."""
+        return self.model_dump(exclude_none=True)
+
+
 class TrainSection(Section):
     """`[train]`: the loop, with Hugging Face's names where it has one."""
 
     learning_rate: float = Field(default=2e-3, gt=0, description="the schedule's peak")
-    encoder_learning_rate: float = Field(default=0.0, ge=0, description="peak for what was pre-trained; 0: the same")
+    encoder_learning_rate: float | None = Field(
+        default=None, ge=0, description="peak for blocks of the encoder, by default the method's own; 0: the same"
+    )
     num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
     per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
     per_device_train_batch_pieces: int = Field(
@@ -137,6 +173,29 @@ class TrainSection(Section):
     save_steps: int = Field(default=0, ge=0, description="steps between checkpoints beside each epoch's; 0: none")
 
 
+class MethodSection(TrainSection):
+    """`[methods.NAME]`: values of a method's own, of any key of `[train]`; the rest is as there.
+
+    In a comparison it is a line. `method` lets a line with options of its own have another name than its method.
+    """
+
+    method: str | None = Field(default=None, description="the method; NAME where not given")
+    adapter: AdapterSection = AdapterSection()
+    finetune: FinetuneSection = FinetuneSection()
+    seeds: int | list[int] | None = Field(default=None, description="compare: how many seeds, or which")
+    grid: dict[str, list[Any]] = Field(
+        default_factory=dict, description="compare: values tried of a setting, chosen on dev with the first seed"
+    )
+
+    def own(self) -> dict[str, Any]:
+        """The keys of `[train]` that are set here."""
+        return {key: getattr(self, key) for key in TrainSection.model_fields if key in self.model_fields_set}
+
+    @model_serializer(mode="wrap")
+    def _set_keys_only(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
+
+
 class Config(Section):
     """The whole file."""
 
@@ -151,11 +210,16 @@ class Config(Section):
         default=None, gt=0, description="pieces the encoder sees at once; its own limit where not given"
     )
     tasks: Names = Field(default_factory=list, description="columns, ner, chunk or feats:NAME; trained from one read")
-    method: str = Field(default="adapted", description="frozen, linear, fusion, agg, agg_tailor or adapted")
+    method: str = Field(
+        default="adapted",
+        description="frozen, linear, fusion, agg, agg_tailor, adapted; finetune, top1, top2, lora, live_mix",
+    )
     data: DataSection = DataSection()
     task: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options of a task, by its name")
     adapter: AdapterSection = AdapterSection()
+    finetune: FinetuneSection = FinetuneSection()
     train: TrainSection = TrainSection()
+    methods: dict[str, MethodSection] = Field(default_factory=dict, description="values of a method's own")
 
 
 S = TypeVar("S", bound=Section)
@@ -248,10 +312,11 @@ def _moved(section: S, move: Callable[[str], str], folder: Path = Path()) -> S:
         optional = [mark for kind in get_args(field.annotation) for mark in getattr(kind, "__metadata__", ())]
         marks = [mark for mark in (*field.metadata, *optional) if isinstance(mark, Moves)]
         if isinstance(value, Section):
-            changed[name] = _moved(value, move, folder)
+            moved_section = _moved(value, move, folder)
+            changed |= {} if moved_section == value else {name: moved_section}  # an unset key stays unset
         elif isinstance(value, dict):
             tables = {key: _moved(one, move, folder) for key, one in value.items() if isinstance(one, Section)}
-            changed[name] = value | tables
+            changed |= {name: value | tables} if tables else {}
         elif marks and value is not None:
             listed = [value] if isinstance(value, str) else value
             moved = [move(one) if not marks[0].folders or (folder / one).is_dir() else one for one in listed]

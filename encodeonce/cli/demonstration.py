@@ -11,18 +11,17 @@ from pathlib import Path
 
 import torch
 
-from ..batching import Cut
 from ..corpus import manual
 from ..encoders.pretrained import Pretrained
 from ..errors import MissingExtra
 from ..methods.aggregate import Variant
-from ..methods.finetune import Finetune, Tuning
+from ..methods.finetune import Tuning
 from ..report.table import aligned
 from ..serve.bundle import Run, save
 from ..store import Store
 from ..tasks import Task, named
-from ..train.evaluate import Evaluation, evaluate
-from ..train.fit import Fit, fit
+from ..train.evaluate import Evaluation
+from ..train.fit import Fit
 from ..train.settings import Settings
 from ..types import Document
 from . import learning, steps
@@ -88,7 +87,7 @@ def _demonstrate(plan: Plan) -> str:
     words = sum(len(document.words) for documents in splits.values() for document in documents)
     counts = ", ".join(f"{split} {len(documents):,}" for split, documents in splits.items())
     log.info("text       Python's manual: %s sentences, %s words", counts, f"{words:,}")
-    material, model = _encoded(plan, splits)
+    material = _encoded(plan, splits)
     settings = Settings(learning_rate=CACHED_RATE, num_train_epochs=plan.epochs)
     trained = {}
     for name in METHODS:
@@ -96,7 +95,7 @@ def _demonstrate(plan: Plan) -> str:
         took = trained[name]
         log.info("train      %s: %d batches, %.1f s", name, took.fit.steps, took.fit.seconds)
     lines = [_line(name, done.fit, done.evaluations["test"]) for name, done in trained.items()]
-    lines += _on_a_slice(plan, material, model)
+    lines += _on_a_slice(plan, material)
     _save(plan, material, settings, trained["adapted"])
     picture = _picture(plan, material, trained["adapted"])
     test = material.splits["test"]
@@ -112,7 +111,7 @@ def _demonstrate(plan: Plan) -> str:
     )
 
 
-def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> tuple[Material, Pretrained]:
+def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> Material:
     """The one encoding pass, with the tasks learned from the training sentences."""
     model = Pretrained(plan.place)
     name = QUICKSTART_MODEL if plan.encoder == QUICKSTART else plan.encoder
@@ -132,7 +131,7 @@ def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> tuple[Mate
         encoded.seconds,
         speed,
     )
-    return Material(splits, tasks, spec, store, encoded), model
+    return Material(splits, tasks, spec, store, model, encoded)
 
 
 def _line(name: str, fitted: Fit, found: Evaluation, size: int = 32) -> Line:
@@ -141,7 +140,7 @@ def _line(name: str, fitted: Fit, found: Evaluation, size: int = 32) -> Line:
     return Line(name, predicted, ms, seconds, fitted.parameters["total"])
 
 
-def _on_a_slice(plan: Plan, material: Material, model: Pretrained) -> list[Line]:
+def _on_a_slice(plan: Plan, material: Material) -> list[Line]:
     """Adapted and fine-tuning, both on the first sentences alone and for as many epochs."""
     part = material.splits["train"][: plan.part]
     label = f"first {len(part)} sentences, {plan.part_epochs} epochs"
@@ -151,15 +150,11 @@ def _on_a_slice(plan: Plan, material: Material, model: Pretrained) -> list[Line]
     small = replace(material, splits={"train": part, "test": material.splits["test"]})
     cached = learning.train(small, Variant("adapted"), settings, scored=("test",))
     slow = replace(settings, encoder_learning_rate=FINETUNE_RATE)
-    scorers, test = {task.name: task for task in material.tasks}, material.splits["test"]
-    method = Finetune.build(Tuning("finetune", shared=True), model, material.spec, material.tasks, slow.seed)
-    pieces = Cut(material.spec, model.cut([*part, *test]))
-    tuned = fit(method, method.read(pieces, part, material.tasks), scorers, slow)
-    found = evaluate(method, method.read(pieces, test, material.tasks, "test"), scorers)
-    log.info("fine-tune  %s: %d batches, %.1f s", label, tuned.steps, tuned.seconds)
+    tuned = learning.train(small, Tuning("finetune", shared=True), slow, scored=("test",))
+    log.info("fine-tune  %s: %d batches, %.1f s", label, tuned.fit.steps, tuned.fit.seconds)
     return [
         _line(f"adapted, {label}", cached.fit, cached.evaluations["test"], PART_BATCH),
-        _line(f"fine-tuning, {label}", tuned, found, PART_BATCH),
+        _line(f"fine-tuning, {label}", tuned.fit, tuned.evaluations["test"], PART_BATCH),
     ]
 
 

@@ -17,7 +17,21 @@ METHODS = {
     "agg": "every word mixes the layers by attention",
     "agg_tailor": "agg, then words attend to each other",
     "adapted": "agg + agg_tailor: the full adapter",
+    "finetune": "the whole encoder is trained, nothing is stored",
+    "top1": "the last block is trained on the stored layer below it",
+    "top2": "the last two blocks are",
+    "lora": "low-rank terms in all blocks",
+    "live_mix": "two middle blocks are trained on a mix of the stored layers",
 }
+
+TABLES = {
+    **dict.fromkeys(("agg", "agg_tailor", "adapted"), "[adapter]\nkey_width = 16\nn_heads = 2"),
+    **dict.fromkeys(("frozen", "linear", "fusion"), "[adapter]\n# {method} has no size to choose"),
+    **dict.fromkeys(("finetune", "top1", "top2"), '[finetune]\n# compute = "bf16"   # faster, rounds products'),
+    "lora": "[finetune]\nlora = 8   # rank\nlora_alpha = 16",
+    "live_mix": '[finetune]\nover = "agg"   # what mixes the layers: linear, agg or adapted\nlive = 2   # blocks',
+}
+"""The table of a method's own options."""
 
 TEMPLATE = """\
 # encodeonce train {name} -o {run}
@@ -45,17 +59,22 @@ train = {train}
 # [task.{task}]
 # {option}
 
-[adapter]
-{adapter}
-# pre_norm_layers = true   # for encoders whose layers differ in scale: GPT-2, ModernBERT, T5
-
+{table}
+{prenorm}
 [train]
 learning_rate = 2e-3   # peak of the 1cycle schedule
-num_train_epochs = 10
+{rate}num_train_epochs = 10
 per_device_train_batch_size = 32
 seed = 42
+
+# [methods.linear]   # what a method of a comparison has of its own: keys of [train], seeds, values to try
+# grid = {{ learning_rate = [1e-3, 2e-3, 4e-3] }}
 """
 
+
+PRE_NORM = "# pre_norm_layers = true   # for encoders whose layers differ in scale: GPT-2, ModernBERT, T5"
+
+ENCODER_RATES = {"finetune": 2e-4, "top1": 1e-3, "top2": 1e-3, "live_mix": 1e-3}
 
 OPTIONS = {
     "parsing": "n_lstm_layers = 1   # 3 where not given; also lstm_width, arc_width, rel_width, tree: docs/parsing.md",
@@ -94,7 +113,8 @@ def init(
 ) -> None:
     """Write a commented config for METHOD.
 
-    METHOD is frozen, linear, fusion, agg, agg_tailor or adapted.
+    METHOD is frozen, linear, fusion, agg, agg_tailor or adapted, which read stored layers, or finetune, top1, top2,
+    lora or live_mix, which train blocks of the encoder.
     """
     if method not in METHODS:
         raise ConfigError(f"No method {method!r}. There is: {', '.join(METHODS)}.{nearest(method, list(METHODS))}")
@@ -123,7 +143,8 @@ def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], e
         name = files[split]
         return f'# {split} = "{split}.conllu"' if name is None else f"{split} = {toml_value(_relative(name, output))}"
 
-    has_keys = method in ("agg", "agg_tailor", "adapted")
+    rate = ENCODER_RATES.get(method)
+    mixes = method not in ("finetune", "top1", "top2", "lora")
     return TEMPLATE.format(
         name=output.name,
         run="run",
@@ -137,7 +158,9 @@ def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], e
         dev=line("dev"),
         test=line("test"),
         formats="conllu, columns, jsonl, csv, tsv, text",
-        adapter="key_width = 16\nn_heads = 2" if has_keys else f"# {method} has no size to choose",
+        table=TABLES[method].format(method=method),
+        prenorm=f"{PRE_NORM}\n" if mixes else "",
+        rate=f"encoder_learning_rate = {rate:g}   # of the blocks that are trained\n" if rate else "",
     )
 
 

@@ -7,14 +7,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
+from ..batching import Cut, Source
 from ..corpus.holding_out import held_out
+from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
-from ..methods.aggregate import Aggregate, Variant
+from ..methods.aggregate import Variant
+from ..serve.methods import Method, MethodSettings, build
 from ..store import Store
 from ..tasks import Task, named
 from ..train.evaluate import Evaluation, evaluate
@@ -22,6 +24,7 @@ from ..train.fit import Fit, fit
 from ..train.settings import Settings
 from ..types import Document, Spec
 from . import steps
+from .peak_memory import measured_peak
 
 if TYPE_CHECKING:
     from .config import Config
@@ -31,12 +34,10 @@ __all__ = [
     "Trained",
     "command_line",
     "fraction",
+    "layers_of",
     "learned",
-    "peak_mb",
     "prepare",
-    "settings_of",
     "train",
-    "variant_of",
 ]
 
 log = logging.getLogger("encodeonce")
@@ -44,21 +45,43 @@ log = logging.getLogger("encodeonce")
 
 @dataclass(frozen=True)
 class Material:
-    """All that methods are trained on: the documents of each split, learned tasks, and a store that holds them."""
+    """All that methods are trained on: the documents of each split, learned tasks, and a store that holds them.
+
+    The store holds nothing new where nothing that is to be trained reads one.
+    """
 
     splits: Mapping[str, Sequence[Document]]
     tasks: tuple[Task, ...]
     spec: Spec
     store: Store
+    model: Pretrained
     encoded: steps.Encoded
+
+    @cached_property
+    def pieces(self) -> Cut:
+        """Every document as piece ids."""
+        everything = {document.key: document for documents in self.splits.values() for document in documents}
+        return Cut(self.spec, self.model.cut(list(everything.values())))
+
+    def source(self, method: Method) -> Source:
+        """Where a method reads its views, or piece ids."""
+        return self.store if method.layers else self.pieces
+
+    def encoder(self) -> Pretrained:
+        """The encoder once more, so that its weights are freed with the method that copied some of them."""
+        model = self.model
+        return Pretrained(model.name, compute=model.compute, window=model.window, overlap=model.overlap)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """One trained method: what the loop did, and an evaluation for each split that was scored."""
+    """One trained method: what the loop did, and an evaluation for each split that was scored.
 
-    method: Aggregate
-    variant: Variant
+    `peak_mb` is the memory that building and training it added to the process (`cli.peak_memory`).
+    """
+
+    method: Method
+    variant: MethodSettings
     tasks: tuple[Task, ...]
     fit: Fit
     evaluations: Mapping[str, Evaluation]
@@ -66,15 +89,21 @@ class Trained:
     peak_mb: float | None
 
 
-def prepare(config: "Config", *, max_bytes: int | None = None) -> Material:
-    """Read the files, learn the tasks from the training part, encode what the store lacks."""
+def prepare(config: "Config", methods: Sequence[MethodSettings], *, max_bytes: int | None = None) -> Material:
+    """Read the files, learn the tasks from the training part, encode what the store lacks of what `methods` read."""
     splits, tasks = learned(config)
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model)
+    reads = any(layers_of(method, spec) for method in methods)
     store = Store.open(config.store, spec)
-    everything = [document for documents in splits.values() for document in documents]
+    everything = [document for documents in splits.values() for document in documents] if reads else []
     encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
-    return Material(splits, tasks, spec, store, encoded)
+    return Material(splits, tasks, spec, store, model, encoded)
+
+
+def layers_of(method: MethodSettings, spec: Spec) -> tuple[int, ...]:
+    """The stored views that a method reads. ConfigError where the store has not what it needs."""
+    return method.layers(spec) if isinstance(method, Variant) else method.plan(spec).layers
 
 
 def learned(config: "Config") -> tuple[dict[str, list[Document]], tuple[Task, ...]]:
@@ -119,19 +148,9 @@ def fraction(documents: Sequence[Document], part: float) -> list[Document]:
     return [documents[place] for place in chosen]
 
 
-def settings_of(config: "Config", **changes: float | int) -> Settings:
-    """The loop's settings."""
-    return Settings(**{**config.train.model_dump(), **changes})
-
-
-def variant_of(config: "Config", method: str | None = None) -> Variant:
-    """The config's method, or another one with the config's adapter settings."""
-    return Variant(method or config.method, **config.adapter.chosen())
-
-
 def train(
     material: Material,
-    variant: Variant,
+    variant: MethodSettings,
     settings: Settings,
     tasks: Sequence[Task] | None = None,
     *,
@@ -142,37 +161,14 @@ def train(
     tasks = material.tasks if tasks is None else tuple(tasks)
     scorers = {task.name: task for task in tasks}
     began = time.perf_counter()
-    start_peak()
-    method = Aggregate.build(variant, material.spec, tasks, settings.seed)
-    read = {split: method.read(material.store, documents, tasks, split) for split, documents in material.splits.items()}
-    done = fit(method, read["train"], scorers, settings, dev=read.get("dev"), folder=folder)
-    peak = peak_mb()
+    with measured_peak() as peak:
+        method = build(variant, material.spec, tasks, material.encoder(), settings.seed)
+        source = material.source(method)
+        read = {split: method.read(source, documents, tasks, split) for split, documents in material.splits.items()}
+        done = fit(method, read["train"], scorers, settings, dev=read.get("dev"), folder=folder)
     size = settings.per_device_eval_batch_size
     evaluations = {split: evaluate(method, read[split], scorers, size) for split in scored if split in read}
-    return Trained(method, variant, tuple(tasks), done, evaluations, time.perf_counter() - began, peak)
-
-
-def start_peak() -> None:
-    """Forget the peak memory of what ran before, where the system can (Linux)."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        return
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        log.debug("this system cannot reset the peak memory of a process")
-
-
-def peak_mb() -> float | None:
-    """Peak of the process's resident memory (or of the GPU's) since `start_peak`, in 10^6 bytes; None where unknown."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e6
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    found = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
-    return found[0] * 1024 / 1e6 if found else None
+    return Trained(method, variant, tuple(tasks), done, evaluations, time.perf_counter() - began, peak.mb)
 
 
 def command_line() -> str:

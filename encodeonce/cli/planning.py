@@ -36,6 +36,7 @@ from ..types import DTYPES, Document, Pieces, Spec
 from . import learning, steps
 from .advice import Advice, Facts, advised
 from .calibration import Clock, Encoded, Shown, encoding_seconds
+from .contenders import Contender, contender
 from .rehearsal import Items, Rehearsal
 from .sampling import Estimate, Sample, rounded, stratified
 
@@ -148,7 +149,11 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     splits, tasks = learning.learned(config)
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model)
-    variants = _variants(config, spec)
+    own = contender(config)
+    variants = _variants(config, own, spec)
+    method = own.method if own.reads_only else "adapted"
+    if method != own.method:
+        log.info("%s trains blocks of the encoder; adapted is what it is weighed against", own.method)
     counted = _Counted.of(splits, model, config.train.seed, clock)
     stored = _stored(config, spec, counted)
     log.info("calibrating for about %g s", budget)
@@ -156,18 +161,18 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     order = np.random.default_rng(config.train.seed)
     shown = counted.shown(stored.missing)
     encoded = encoding_seconds(model, spec, shown, ENCODING * budget, order, clock)
-    settings, items = learning.settings_of(config), counted.training(splits["train"])
-    n_steps = -(-len(splits["train"]) // settings.per_device_train_batch_size)
+    settings, items = own.training(config), counted.training(splits["train"])
     rehearsal = Rehearsal(spec, tasks, items, encoded.rows, settings, clock)
+    n_steps = rehearsal.n_batches
     cached = {}
     for name, variant in variants.items():
         cached[name] = rehearsal.cached(variant, CACHED * budget / len(variants), order).times(n_steps)
-    live, left_out = rehearsal.live(model, variants[config.method].compute, LIVE * budget, order)
+    live, left_out = rehearsal.live(model, own.settings().compute, LIVE * budget, order)
     measured = clock() - began - encoded.load
     seconds = _seconds(counted, stored, encoded, cached, live, left_out, measured)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
-    epochs, method = settings.num_train_epochs, config.method
+    epochs = settings.num_train_epochs
     facts = Facts(
         method=method,
         epochs=epochs,
@@ -326,13 +331,13 @@ def _sizes(config: "Config", spec: Spec, model: Pretrained, corpus: Corpus) -> l
     ]
 
 
-def _variants(config: "Config", spec: Spec) -> dict[str, Variant]:
+def _variants(config: "Config", own: Contender, spec: Spec) -> dict[str, Variant]:
     """The methods that can read these layers, and the config's own, which must."""
-    own = learning.variant_of(config)
-    own.layers(spec)
+    learning.layers_of(own.settings(), spec)
     last = spec.layers[-1] == spec.n_blocks
     names = [name for name in VARIANTS if name != "agg_tailor" and (name != "frozen" or last)]
-    return {name: learning.variant_of(config, name) for name in dict.fromkeys([*names, own.name])}
+    found = {name: contender(config, name).settings() for name in dict.fromkeys([*names, own.method])}
+    return {name: one for name, one in found.items() if isinstance(one, Variant)}
 
 
 def _seconds(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..batching import Cut, Examples, Memory, planned
 from ..costs import Amount, Shape, encoder_products, step_macs
@@ -22,6 +22,7 @@ from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
 from ..tasks import Task
+from ..train.batches import epoch
 from ..train.optim import groups_of, optimiser_and_schedule
 from ..train.settings import Settings
 from ..types import Document, Encoding, Pieces, Spec
@@ -78,19 +79,32 @@ class Rehearsal:
     settings: Settings
     clock: Clock
 
+    @property
+    def batch_items(self) -> int:
+        """Items of a batch, the mean number where batches are sized by pieces."""
+        return max(1, round(self.items.total / self.n_batches))
+
+    @property
+    def n_batches(self) -> int:
+        """Batches of an epoch."""
+        pieces = self.settings.per_device_train_batch_pieces
+        if not pieces:
+            return -(-self.items.total // self.settings.per_device_train_batch_size)
+        return min(self.items.total, -(-round(float(self.items.weight @ self.items.lengths)) // pieces))
+
     def cached(self, variant: Variant, budget: float, order: np.random.Generator) -> Estimate:
         """Seconds of one training step of all tasks over stored views, data included, as the loop takes them.
 
         Each round is all batches of a fresh sample of the items; the first, which builds kernels, does not count.
         """
-        until, size = self.clock() + budget, self.settings.per_device_train_batch_size
+        until = self.clock() + budget
         method = Aggregate.build(variant, self.spec, self.tasks, self.settings.seed)
-        step = _Step(method, self.settings, (MOST_ROUNDS + 1) * SAMPLED_BATCHES, self.clock)
+        step = _Step(method, self.settings, 2 * (MOST_ROUNDS + 1) * SAMPLED_BATCHES, self.clock)
 
         def seconds_per_step() -> float:
-            examples = self.examples(method, self.items.drawn(SAMPLED_BATCHES * size, order))
+            examples = self.examples(method, self.items.drawn(SAMPLED_BATCHES * self.batch_items, order))
             n, began = 0, self.clock()
-            for batch in method.batches(examples, size=size, order=order):
+            for batch in epoch(method, examples, self.settings, order):
                 step(batch)
                 n += 1
             return (self.clock() - began) / n
@@ -103,15 +117,15 @@ class Rehearsal:
     ) -> tuple[dict[int, Estimate], int]:
         """Seconds of an epoch by the number of live blocks, and how many training items were left out.
 
-        One block on the mix of the stored views (`live_mix`) and all of them from piece ids (`finetune`) are timed,
-        batch by batch, by strata of their work; numbers between are interpolated. Tasks share the blocks. Items over
-        the encoder's window, which live blocks refuse, are left out.
+        One and two blocks on the mix of the stored views (`live_mix`) and all of them from piece ids (`finetune`) are
+        timed, batch by batch, by strata of their work; numbers between are interpolated. Tasks share the blocks. Items
+        over the encoder's window, which live blocks refuse, are left out.
         """
         own = replace(self, items=self.items.within(model.window))
-        size, n_blocks = self.settings.per_device_train_batch_size, model.n_blocks
+        size, n_blocks = own.batch_items, model.n_blocks
         drawn = own.items.drawn(len(own.items.pieces), order)
         plan = [drawn[batch] for batch in planned(len(drawn), size, order)]
-        timers = {depth: _LiveStep(own, model, depth, compute) for depth in sorted({1, n_blocks})}
+        timers = {depth: _LiveStep(own, model, depth, compute) for depth in sorted({1, min(2, n_blocks), n_blocks})}
         plan.sort(key=timers[n_blocks].macs)
         costs = {depth: np.array([timer.macs(batch) for batch in plan]) for depth, timer in timers.items()}
         strata, until = equal_shares(costs[n_blocks], STRATA), self.clock() + budget
@@ -124,12 +138,12 @@ class Rehearsal:
                 timed = [timer(batch) for batch in chosen]
                 rounds[depth].append([(passes, macs) for passes, _, macs in timed])
                 updates[depth] += [update for _, update, _ in timed]
-        epoch, copies = {}, own.items.total / len(drawn)
+        whole, copies = {}, own.items.total / len(drawn)
         for depth in timers:
             totals = [copies * float(costs[depth][stratum].sum()) for stratum in strata]
             update = -(-own.items.total // size) * float(np.mean(updates[depth]))
-            epoch[depth] = extrapolated(totals, rounds[depth], update)
-        found = {depth: _between(epoch, depth, n_blocks) for depth in range(1, n_blocks + 1)}
+            whole[depth] = extrapolated(totals, rounds[depth], update)
+        found = {depth: _between(whole, depth) for depth in range(1, n_blocks + 1)}
         return found, self.items.total - own.items.total
 
     def part(self, batch: Int[np.ndarray, " B"], part: float, order: np.random.Generator) -> Int[np.ndarray, " _"]:
@@ -160,7 +174,7 @@ class _Step:
     """One optimiser step as the training loop does it. Returns seconds of both passes, and of the update."""
 
     def __init__(self, method: Multitask, settings: Settings, steps: int, clock: Clock) -> None:
-        self.method, self.clock = method.train(), clock
+        self.method, self.clock, self.max_norm = method.train(), clock, settings.max_grad_norm
         self.names = list(method.modules_of())
         groups = groups_of(method, self.names, settings)
         self.optimiser, self.schedule = optimiser_and_schedule(groups, steps, settings)
@@ -175,6 +189,9 @@ class _Step:
         assert isinstance(total, Tensor)
         total.backward()
         passed = self.clock()
+        if self.max_norm:
+            for module in self.method.modules_of().values():
+                nn.utils.clip_grad_norm_(module.parameters(), self.max_norm)
         self.optimiser.step()
         self.schedule.step()
         return passed - began, self.clock() - passed
@@ -210,13 +227,14 @@ def _macs(shape: Shape, lengths: Int[np.ndarray, " B"], live: int) -> float:
     return float(step_macs(encoder_products(shape, amount.pieces, amount.squares, live)))
 
 
-def _between(epoch: dict[int, Estimate], depth: int, n_blocks: int) -> Estimate:
-    """An epoch with `depth` live blocks, on the line between one and all."""
-    if depth in epoch:
-        return epoch[depth]
-    part = (depth - 1) / (n_blocks - 1)
-    one, all_ = epoch[1].times(1 - part), epoch[n_blocks].times(part)
-    return Estimate(one.value + all_.value, one.low + all_.low, one.high + all_.high)
+def _between(timed: dict[int, Estimate], depth: int) -> Estimate:
+    """An epoch with `depth` live blocks, on the line between the next smaller and the next larger timed number."""
+    if depth in timed:
+        return timed[depth]
+    below, above = max(d for d in timed if d < depth), min(d for d in timed if d > depth)
+    part = (depth - below) / (above - below)
+    less, more = timed[below].times(1 - part), timed[above].times(part)
+    return Estimate(less.value + more.value, less.low + more.low, less.high + more.high)
 
 
 def _affordable(

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from ..encoders.pretrained import Pretrained
 from ..errors import EncoderError, StoreError
-from ..serve.bundle import Run, load
+from ..serve.bundle import load, made_for
 from ..serve.predictor import Predictor
 from ..store import Store
+from ..types import Spec
 from .config import load as load_config
 from .quickstart import encoder_name
 
@@ -22,10 +23,10 @@ def predictor_of(folder: Path, encoder: str | None = None, store: str | None = N
     Raises RunError where the folder is no run or the encoder is another one, SpecMismatch for a given store of another
     encoder. The store that the run's own config names is used where it is there and fits.
     """
-    run = load(folder)
-    opened = Store.open(store, run.spec) if store else _own_store(folder, run)
+    spec = made_for(folder)
+    opened = Store.open(store, spec) if store else _own_store(folder, spec)
     try:
-        model = encoder_of(run, encoder)
+        model = encoder_of(spec, encoder)
     except EncoderError as problem:
         if opened is None or encoder is not None:
             raise EncoderError(f"{problem} The run's encoder can be named with --encoder.") from None
@@ -33,17 +34,16 @@ def predictor_of(folder: Path, encoder: str | None = None, store: str | None = N
             "the run's encoder is not here (%s); only texts that %s holds can be answered", problem, opened.path
         )
         model = None
-    return Predictor(run, opened, model)
+    return Predictor(load(folder, model), opened, model)
 
 
-def encoder_of(run: Run, name: str | None = None) -> Pretrained:
+def encoder_of(spec: Spec, name: str | None = None) -> Pretrained:
     """The encoder a run was trained on, with the run's own settings; no weights are loaded."""
-    spec = run.spec
     name = encoder_name(name or spec.encoder)
     return Pretrained(name, compute=spec.compute, window=spec.window, overlap=spec.overlap)
 
 
-def _own_store(folder: Path, run: Run) -> Store | None:
+def _own_store(folder: Path, spec: Spec) -> Store | None:
     path = folder / "config.toml"
     if not path.exists():
         return None
@@ -51,7 +51,7 @@ def _own_store(folder: Path, run: Run) -> Store | None:
     if not (place / "store.json").exists():
         return None
     try:
-        return Store.open(place, run.spec)
+        return Store.open(place, spec)
     except StoreError as problem:
         log.warning("the store that %s names is not used: %s", path, problem)
         return None

@@ -21,7 +21,18 @@ from .quickstart import QUICKSTART, QUICKSTART_MODEL, encoder_name
 if TYPE_CHECKING:
     from .config import Config
 
-__all__ = ["Encoded", "Plan", "documents_of", "encode", "label_of", "planned", "pretrained", "spec_of", "with_rows"]
+__all__ = [
+    "Encoded",
+    "Plan",
+    "documents_of",
+    "encode",
+    "label_of",
+    "planned",
+    "pretrained",
+    "recorded",
+    "spec_of",
+    "with_rows",
+]
 
 log = logging.getLogger("encodeonce")
 
@@ -80,10 +91,18 @@ def with_rows(documents: Sequence[Document], unit: str) -> list[Document]:
 
 def spec_of(config: "Config", model: Pretrained | Pooled) -> Spec:
     """What must have made the config's store. A folder is named absolutely, the packaged encoder by its name."""
-    folder = Path(config.encoder)
-    name = str(folder.resolve()) if folder.is_dir() else config.encoder
-    name = QUICKSTART_MODEL if name == QUICKSTART else name
-    return replace(model.spec(config.layers, config.dtype), encoder=name)
+    return replace(model.spec(config.layers, config.dtype), encoder=_named(config.encoder))
+
+
+def recorded(encoder: str) -> str:
+    """What results call a config's encoder."""
+    return label_of(_named(encoder))
+
+
+def _named(encoder: str) -> str:
+    folder = Path(encoder)
+    name = str(folder.resolve()) if folder.is_dir() else encoder
+    return QUICKSTART_MODEL if name == QUICKSTART else name
 
 
 def label_of(encoder: str) -> str:

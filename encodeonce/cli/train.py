@@ -9,6 +9,7 @@ import click
 from .options import json_option, set_option
 
 if TYPE_CHECKING:
+    from ..train.settings import Settings
     from .config import Config
     from .learning import Material, Trained
 
@@ -31,24 +32,26 @@ def train(config: Path, run: Path, changes: tuple[str, ...], as_json: bool) -> N
     chosen = load(config, changes)
     chosen.need("tasks", "data.train")
     from . import learning
+    from .contenders import contender
 
-    settings, variant = learning.settings_of(chosen), learning.variant_of(chosen)
-    material = learning.prepare(chosen)
+    own = contender(chosen)
+    settings, variant = own.training(chosen), own.settings()
+    material = learning.prepare(chosen, [variant])
     done = learning.train(material, variant, settings, folder=run)
-    _save(chosen, material, done, run)
+    _save(chosen, material, done, settings, run)
     if as_json:
         click.echo(json.dumps(_values(material, done)))
     else:
         click.echo(_text(material, done, run))
 
 
-def _save(config: "Config", material: "Material", done: "Trained", run: Path) -> None:
+def _save(config: "Config", material: "Material", done: "Trained", settings: "Settings", run: Path) -> None:
     from ..serve.bundle import Run, save
     from .config import to_toml
-    from .learning import command_line, settings_of
+    from .learning import command_line
 
     training = {
-        "settings": settings_of(config).to_json(),
+        "settings": settings.to_json(),
         "train_fraction": config.data.train_fraction,
         "examples": {split: len(documents) for split, documents in material.splits.items()},
         "best": done.fit.best,
@@ -91,9 +94,14 @@ def _text(material: "Material", done: "Trained", run: Path) -> str:
     report = material.encoded.report
     distinct = report.asked - report.duplicates
     stored = (
-        f"store: {report.hits:,} of {distinct:,} items were there, {report.written:,} encoded ({report.bytes:,} bytes)"
+        "store: not read"
+        if not distinct
+        else (
+            f"store: {report.hits:,} of {distinct:,} items were there, {report.written:,} encoded "
+            f"({report.bytes:,} bytes)"
+        )
     )
-    loaded = "" if material.encoded.encoder_loaded else "; encoder not loaded"
+    loaded = "" if material.encoded.encoder_loaded or not distinct else "; encoder not loaded"
     speed = (
         f"train: {done.fit.steps:,} batches, {1000 * done.fit.seconds_per_batch:.1f} ms each, {done.fit.seconds:.1f} s"
     )

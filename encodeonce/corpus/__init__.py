@@ -14,7 +14,7 @@ from ..errors import ConfigError, DataError
 from ..resolve import available
 from ..types import Document
 from ._files import Target
-from ._format import Format, by_name, by_suffix
+from ._format import Format, by_name, by_suffix, holds_texts
 
 __all__ = ["Format", "format_of", "formats", "read", "write"]
 
@@ -34,8 +34,10 @@ def format_of(source: Any, name: str | None = None) -> Format[Document]:
     known = formats()
     if name is not None:
         return by_name(known, name)
-    if not isinstance(source, (str, Path)) or Path(source).is_dir():
+    if not isinstance(source, (str, Path)):
         return known["hub"]
+    if Path(source).is_dir():
+        return known["folder" if holds_texts(source) else "hub"]
     return by_suffix(known, source)
 
 

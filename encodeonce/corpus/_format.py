@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
 
-__all__ = ["Format", "by_name", "by_suffix", "refuse_empty_pair"]
+__all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_empty_pair"]
 
 Item = TypeVar("Item")
 
@@ -53,3 +53,9 @@ def refuse_empty_pair(pair: str | None, place: str) -> None:
     """DataError where an item of a file of pairs has no second text (None: the file has no pairs)."""
     if pair is not None and not pair.strip():
         raise DataError(f"{place}: the second text of the pair is empty. Give it one, or leave the item out.")
+
+
+def holds_texts(folder: str | Path) -> bool:
+    """Whether a folder is one of text files, not a saved Dataset."""
+    saved = any((Path(folder) / name).exists() for name in ("dataset_info.json", "dataset_dict.json", "state.json"))
+    return not saved and next(Path(folder).rglob("*.txt"), None) is not None

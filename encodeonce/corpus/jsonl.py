@@ -126,7 +126,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
     if not words_field and text_field not in value and not sentences:
         raise DataError(
             f"{place}: neither 'words' (or 'tokens') nor 'text' nor 'sentences'. There is: "
-            f"{', '.join(value) or 'nothing'}."
+            f"{', '.join(value) or 'nothing'}. Say where they stand with columns, such as text=text_a,pair=text_b."
         )
     pair = value.get(pair_field)
     if pair is not None and not isinstance(pair, str) and "pair" not in named:

@@ -32,6 +32,7 @@ NOT_FAMILIES = (
     "checkpoint",
     "decoder",
     "encode",
+    "export",
     "live",
     "loading",
     "lora",

@@ -1,6 +1,7 @@
 """Blocks of an encoder that are trained: a copy of any of them, run over packed rows that come from anywhere.
 
-Axes: P rows of all items of a batch   D width   B items   T rows of the longest   R chosen rows
+Axes: P rows of all items of a batch   D width   E width of the piece vectors (D in most families)   B items
+T rows of the longest   R chosen rows
 """
 
 import copy
@@ -102,9 +103,27 @@ class LiveBlocks(nn.Module):
         first_position: int = 0,
     ) -> Float[Tensor, "P D"]:
         """View 0 of the items' piece ids. EncoderError where an item is longer than the encoder's window."""
+        return self.place(self.stack.lookup(ids[None])[0], lengths, segments, first_position)
+
+    def place(
+        self,
+        vectors: Float[Tensor, "P E"],
+        lengths: Sequence[int],
+        segments: Int[Tensor, " P"] | None = None,
+        first_position: int = 0,
+    ) -> Float[Tensor, "P D"]:
+        """View 0 of vectors in the place of piece vectors, whatever they are; positions count from `first_position` in
+        every item."""
         positions = np.concatenate([np.arange(first_position, first_position + length) for length in lengths])
-        at = torch.from_numpy(positions).to(ids.device)[None]
-        return self.stack.place(self.stack.lookup(ids[None]), at, None if segments is None else segments[None])[0]
+        at = torch.from_numpy(positions).to(vectors.device)[None]
+        return self.stack.place(vectors[None], at, None if segments is None else segments[None])[0]
+
+    def n_positions(self, lengths: Sequence[int]) -> int:
+        """Rows that the blocks really compute for such items: all of them, and padding where there is any."""
+        if self.packed:
+            return sum(lengths)
+        sizes = np.sort(np.asarray(lengths, dtype=np.int64))[::-1]
+        return sum(int(sizes[at]) * len(sizes[at : at + GROUP]) for at in range(0, len(sizes), GROUP))
 
     def forward(
         self,

@@ -7,14 +7,14 @@ from typing import Any
 
 from ..errors import EncoderError
 
-__all__ = ["load_and_grow", "load_model"]
+__all__ = ["load_and_grow", "load_model", "quiet"]
 
 SPARE = ("pooler.",)
 """Weights that no view needs."""
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the library's progress bars and reports; they come back afterwards."""
     from transformers.utils import logging
 
@@ -42,7 +42,7 @@ def load_and_grow(auto: str, folder: Path, new: tuple[str, ...], **config: Any) 
     import torch
     import transformers
 
-    with _quiet():
+    with quiet():
         try:
             model, report = getattr(transformers, auto).from_pretrained(
                 str(folder),

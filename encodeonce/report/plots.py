@@ -1,4 +1,4 @@
-"""Two pictures, as PNG (or whatever the file's ending says): which layers each label reads, and gain over Frozen.
+"""Pictures, as PNG (or whatever the file's ending says): layers by label, gain over Frozen, score by training cost.
 
 Needs matplotlib (extra `plots`), which is imported when a picture is drawn; no display and no global state is touched.
 
@@ -18,11 +18,15 @@ from .table import Score
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Heat", "heat", "improvement"]
+__all__ = ["Heat", "cost", "heat", "improvement"]
 
 INK = "#22272e"
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6e7681")
-"""Okabe and Ito's colours: told apart by readers with any colour vision."""
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6e7681", "#882255", "#999933", "#22272e")
+"""Okabe and Ito's colours and three more: told apart by readers with any colour vision."""
+
+
+MARKS = ("o", "s", "^", "D")
+"""Shapes of points, one more for each time that the colours are used up."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,15 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     figure = _figure((max(5.0, 1.6 + len(tasks) * (0.5 + 0.42 * len(methods))), 3.8))
     axis = figure.subplots()
     width = 0.8 / len(methods)
+    named: set[str] = set()
     for m, method in enumerate(methods):
         for t, task in enumerate(tasks):
             if method not in scores[task]:
                 continue
             score, zero = scores[task][method], scores[task][base].mean
             x, gain = t + (m - (len(methods) - 1) / 2) * width, score.mean - zero
-            axis.bar(x, gain, 0.88 * width, color=COLOURS[m % len(COLOURS)], label=method if t == 0 else None)
+            axis.bar(x, gain, 0.88 * width, color=COLOURS[m % len(COLOURS)], label=None if method in named else method)
+            named.add(method)
             spread = score.sd or 0.0
             if spread:
                 axis.errorbar(x, gain, yerr=spread, color=INK, capsize=2, linewidth=1)
@@ -120,6 +126,42 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     axis.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     axis.set_axisbelow(True)
     figure.legend(loc="outside lower center", ncols=min(len(methods), 6), frameon=False, fontsize=9)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    return _saved(figure, path)
+
+
+def cost(
+    scores: Mapping[str, Mapping[str, Score]], seconds: Mapping[str, Mapping[str, float]], path: Path, title: str = ""
+) -> Path:
+    """A panel a task: mean score by the seconds that a training took, on a logarithmic axis; whiskers are the sd over
+    seeds. `seconds` is task -> method -> seconds; a method without any is left out."""
+    tasks = [task for task, by in scores.items() if any(name in seconds.get(task, {}) for name in by)]
+    if not tasks:
+        raise ConfigError(f"no training time is known of tasks {list(scores)}.")
+    methods = list(dict.fromkeys(name for task in tasks for name in scores[task]))
+    across = min(3, len(tasks))
+    down = -(-len(tasks) // across)
+    figure = _figure((4.2 * across, 3.4 * down + 0.6))
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for axis in panels[len(tasks) :]:
+        axis.set_axis_off()
+    for axis, task in zip(panels, tasks, strict=False):
+        for m, method in enumerate(methods):
+            if method not in scores[task] or method not in seconds[task]:
+                continue
+            score, x = scores[task][method], seconds[task][method]
+            colour, mark = COLOURS[m % len(COLOURS)], MARKS[m // len(COLOURS) % len(MARKS)]
+            axis.errorbar(x, score.mean, yerr=score.sd, fmt=mark, color=colour, capsize=2, linewidth=1, markersize=6)
+            axis.annotate(method, (x, score.mean), xytext=(6, 3), textcoords="offset points", fontsize=8, color=INK)
+        axis.set_xscale("log")
+        axis.margins(x=0.25, y=0.15)
+        axis.set_title(task, loc="left", fontsize=10, color=INK)
+        axis.set_xlabel("seconds of training, encoding included", fontsize=9, color=INK)
+        _bare(axis)
+        axis.tick_params(labelsize=8)
+        axis.grid(color="#e6e8eb", linewidth=0.8)
+        axis.set_axisbelow(True)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
     return _saved(figure, path)

@@ -29,8 +29,13 @@ class ResultsRow:
     """One number and all that is needed to know what it is. Unknown is None, never 0.
 
     `value` is 0-100 where the field reports per cent. `variant` holds what distinguishes this row from the method's
-    defaults, as "key=value" pairs with spaces between. Times are wall seconds, `peak_mb` and `store_mb` are 10^6 bytes,
-    `flops` floating point operations of the whole training. `n` is the number of examples `value` is computed over.
+    defaults, as "key=value" pairs with spaces between. `n` is the number of examples `value` is computed over.
+
+    Times are wall seconds. The frozen encoder's pass over what a method reads from the store is in none of them but its
+    own: over all items (`encode_s`), over a batch of training and divided by the epochs that it serves
+    (`train_encoder_s_per_batch`), over a batch of predicting (`infer_encoder_s_per_batch`); unknown where nothing is
+    read. `peak_mb` is memory that training added to the process, pages of mapped files left out; like `store_mb` in
+    10^6 bytes. `flops` are floating point operations of the whole training.
     """
 
     experiment: str
@@ -59,6 +64,8 @@ class ResultsRow:
     torch: str | None = None
     started: str | None = None
     command: str | None = None
+    train_encoder_s_per_batch: float | None = None
+    infer_encoder_s_per_batch: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):

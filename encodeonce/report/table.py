@@ -7,10 +7,24 @@ differ from it at p < 0.05 (two-tailed Welch t-test, at least two seeds each).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..errors import DataError
 from ..metrics.significance import mean_sd, welch
 from .results import ResultsRow, latest
 
-__all__ = ["Score", "aligned", "comparison", "deciding", "markdown", "scores"]
+__all__ = [
+    "Paper",
+    "Score",
+    "aligned",
+    "columns",
+    "comparison",
+    "deciding",
+    "labels",
+    "markdown",
+    "scores",
+    "seconds",
+    "training_ms",
+    "training_seconds",
+]
 
 SIGNIFICANT = 0.05
 
@@ -34,57 +48,123 @@ class Score:
         return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
 
 
-def scores(rows: Sequence[ResultsRow], split: str = "test") -> dict[str, dict[str, Score]]:
+def scores(
+    rows: Sequence[ResultsRow], split: str = "test", metrics: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, dict[str, Score]]:
     """task -> method -> Score over the seeds of `split`, in the order of the rows; a later row of a cell replaces it.
 
-    Of several metrics of a task the one of its first row counts. A method whose rows come in several variants (learning
-    rate and company aside) is split into "method (variant)".
+    Of several metrics of a task the one of its first row counts, or those that `metrics` lists for it: a task of
+    several stands once for each, as "task metric". A method whose rows come in several variants (company aside, and
+    rates and epochs where no task has two of them) is split into "method (variant)".
     """
-    chosen = deciding(rows, split)
-    label = labels(chosen)
+    chosen = deciding(rows, split, metrics)
+    label, column = labels(chosen), columns(chosen)
     table: dict[str, dict[str, list[float]]] = {}
     for row in chosen:
-        table.setdefault(row.task, {}).setdefault(label(row), []).append(row.value)
+        table.setdefault(column(row), {}).setdefault(label(row), []).append(row.value)
     return {task: {name: Score(tuple(values)) for name, values in by.items()} for task, by in table.items()}
 
 
-def deciding(rows: Sequence[ResultsRow], split: str) -> list[ResultsRow]:
-    """The rows that count in a table: of this split, the last of every cell, the first metric of each task."""
-    chosen = [row for row in latest(rows) if row.split == split]
-    metric: dict[str, str] = {}
+def seconds(
+    rows: Sequence[ResultsRow], split: str = "test", metrics: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, dict[str, float]]:
+    """task -> method -> mean seconds of a training, encoding included, as `scores` calls them; only what is known.
+
+    Of tasks that were trained side by side each has the time of all.
+    """
+    chosen = deciding(rows, split, metrics)
+    label, column = labels(chosen), columns(chosen)
+    found: dict[str, dict[str, list[float]]] = {}
     for row in chosen:
-        metric.setdefault(row.task, row.metric)
-    return [row for row in chosen if row.metric == metric[row.task]]
+        taken = training_seconds(row)
+        if taken:
+            found.setdefault(column(row), {}).setdefault(label(row), []).append(taken)
+    return {task: {name: mean_sd(values)[0] for name, values in by.items()} for task, by in found.items()}
+
+
+def deciding(
+    rows: Sequence[ResultsRow], split: str, metrics: Mapping[str, Sequence[str]] | None = None
+) -> list[ResultsRow]:
+    """The rows that count in a table: of this split, the last of every cell, the first metric of each task or those
+    that are asked for. DataError names a metric that no row has."""
+    own = [row for row in latest(rows) if row.split == split]
+    shown: dict[str, Sequence[str]] = {}
+    for row in own:
+        shown.setdefault(row.task, [row.metric])
+    for task, wanted in (metrics or {}).items():
+        there = list(dict.fromkeys(row.metric for row in own if row.task == task))
+        absent = [metric for metric in wanted if metric not in there]
+        if absent:
+            raise DataError(f"task {task!r} has no metric {absent[0]!r} on {split}. There is: {', '.join(there)}.")
+        shown[task] = wanted
+    return [row for row in own if row.metric in shown[row.task]]
+
+
+def columns(rows: Sequence[ResultsRow]) -> Callable[[ResultsRow], str]:
+    """How a task's column is called in a table of these rows."""
+    metrics: dict[str, set[str]] = {}
+    for row in rows:
+        metrics.setdefault(row.task, set()).add(row.metric)
+    return lambda row: row.task if len(metrics[row.task]) == 1 else f"{row.task} {row.metric}"
 
 
 def labels(rows: Sequence[ResultsRow]) -> Callable[[ResultsRow], str]:
     """How a method is called in a table of these rows."""
+    hidden: dict[str, Sequence[str]] = {}
+    for method in dict.fromkeys(row.method for row in rows):
+        own = [row for row in rows if row.method == method]
+        hidden[method] = COMPANY if _collide(own, CHOSEN) else CHOSEN
     variants: dict[str, set[str]] = {}
     for row in rows:
-        variants.setdefault(row.method, set()).add(_shown(row.variant))
-    return lambda row: row.method if len(variants[row.method]) == 1 else f"{row.method} ({_shown(row.variant) or '-'})"
+        variants.setdefault(row.method, set()).add(_without(row.variant, hidden[row.method]))
+
+    def label(row: ResultsRow) -> str:
+        shown = _without(row.variant, hidden[row.method])
+        return row.method if len(variants[row.method]) == 1 else f"{row.method} ({shown or '-'})"
+
+    return label
 
 
-def _shown(variant: str) -> str:
-    return " ".join(part for part in variant.split() if not part.startswith(("lr=", "joint=")))
+COMPANY = ("joint",)
+CHOSEN = ("lr", "encoder_lr", "epochs", *COMPANY)
+"""What a table leaves out of a variant: mostly chosen on dev, for each task by itself."""
+
+
+def _collide(rows: Sequence[ResultsRow], hidden: Sequence[str]) -> bool:
+    """Whether two settings of one cell would be averaged, were these keys left out."""
+    seen: dict[tuple[object, ...], set[str]] = {}
+    for row in rows:
+        cell = (row.dataset, row.task, row.metric, row.seed, _without(row.variant, hidden))
+        seen.setdefault(cell, set()).add(_without(row.variant, COMPANY))
+    return any(len(variants) > 1 for variants in seen.values())
+
+
+def _without(variant: str, keys: Sequence[str]) -> str:
+    return " ".join(part for part in variant.split() if part.partition("=")[0] not in keys)
+
+
+Paper = Mapping[str, Mapping[str, "float | Sequence[float]"]]
+"""task -> method -> value, or mean and standard deviation."""
 
 
 def comparison(
     rows: Sequence[ResultsRow],
     split: str = "test",
-    paper: Mapping[str, Mapping[str, float]] | None = None,
+    paper: Paper | None = None,
     bold: Callable[[str], str] = "**{}**".format,
+    metrics: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[list[str], list[list[str]]]:
     """Header and lines of methods x tasks with efficiency columns; `paper[task][method]` stands beside ours."""
-    table = scores(rows, split)
-    chosen = deciding(rows, split)
-    label = labels(chosen)
-    metric = {row.task: row.metric for row in chosen}
+    table = scores(rows, split, metrics)
+    chosen = deciding(rows, split, metrics)
+    label, column = labels(chosen), columns(chosen)
+    metric = {column(row): row.metric for row in chosen}
     methods = list(dict.fromkeys(label(row) for row in chosen))
     paper = paper or {}
     header = ["method"]
     for task in table:
-        header += [f"{task} ({metric[task]})"] + ([f"{task} paper"] if task in paper else [])
+        name = task if task.endswith(f" {metric[task]}") else f"{task} ({metric[task]})"
+        header += [name] + ([f"{task} paper"] if task in paper else [])
     header += [title for title, _, _ in EFFICIENCY]
     lines = []
     for method in methods:
@@ -92,23 +172,52 @@ def comparison(
         for task, by in table.items():
             line.append(_marked(method, by, bold))
             if task in paper:
-                value = paper[task].get(method.partition(" (")[0])
-                line.append("" if value is None else f"{value:.2f}")
+                line.append(_published(paper[task].get(method.partition(" (")[0])))
         mine = [row for row in chosen if label(row) == method]
-        line += [_mean_field(mine, field, form) for _, field, form in EFFICIENCY]
+        line += [_mean_of(mine, value, form) for _, value, form in EFFICIENCY]
         lines.append(line)
     used = [c for c in range(len(header)) if c == 0 or any(line[c] for line in lines)]
     return [header[c] for c in used], [[line[c] for c in used] for line in lines]
 
 
-EFFICIENCY = (
-    ("ms/batch", "train_s_per_batch", lambda v: f"{1000 * v:.1f}"),
-    ("train s", "train_s_total", lambda v: f"{v:.1f}"),
-    ("encode s", "encode_s", lambda v: f"{v:.1f}"),
-    ("infer ms/batch", "infer_s_per_batch", lambda v: f"{1000 * v:.1f}"),
-    ("trainable", "params_trainable", lambda v: f"{round(v):,}"),
-    ("peak MB", "peak_mb", lambda v: f"{v:.0f}"),
-    ("store MB", "store_mb", lambda v: f"{v:.1f}"),
+def training_ms(row: ResultsRow) -> float | None:
+    """Milliseconds of training on a batch, the encoder's share of its pass included."""
+    return _sum_ms(row.train_s_per_batch, row.train_encoder_s_per_batch)
+
+
+def training_seconds(row: ResultsRow) -> float | None:
+    """Seconds of the whole training with the encoder's pass over its documents; scoring dev is in it."""
+    if row.train_s_total is None or not row.train_s_per_batch:
+        return row.train_s_total
+    return row.train_s_total * (1 + (row.train_encoder_s_per_batch or 0.0) / row.train_s_per_batch)
+
+
+def _predicting_ms(row: ResultsRow) -> float | None:
+    return _sum_ms(row.infer_s_per_batch, row.infer_encoder_s_per_batch)
+
+
+def _sum_ms(own: float | None, encoder: float | None) -> float | None:
+    return None if own is None else 1000 * (own + (encoder or 0.0))
+
+
+def _ms(value: float | None) -> float | None:
+    return None if value is None else 1000 * value
+
+
+EFFICIENCY: tuple[tuple[str, Callable[[ResultsRow], float | None], Callable[[float], str]], ...] = (
+    ("ms/batch", lambda row: _ms(row.train_s_per_batch), "{:.1f}".format),
+    ("ms/batch + encoding", lambda row: training_ms(row) if row.train_encoder_s_per_batch else None, "{:.1f}".format),
+    ("train s", lambda row: row.train_s_total, "{:.1f}".format),
+    ("encode s", lambda row: row.encode_s, "{:.1f}".format),
+    ("infer ms/batch", lambda row: _ms(row.infer_s_per_batch), "{:.1f}".format),
+    (
+        "infer ms/batch + encoder",
+        lambda row: _predicting_ms(row) if row.infer_encoder_s_per_batch else None,
+        "{:.1f}".format,
+    ),
+    ("trainable", lambda row: row.params_trainable, lambda value: f"{round(value):,}"),
+    ("peak MB", lambda row: row.peak_mb, "{:.0f}".format),
+    ("store MB", lambda row: row.store_mb, "{:.1f}".format),
 )
 
 
@@ -122,10 +231,18 @@ def _marked(method: str, by: Mapping[str, Score], bold: Callable[[str], str]) ->
     return f"{by[method]} ≈" if p is not None and p >= SIGNIFICANT else str(by[method])
 
 
-def _mean_field(rows: Sequence[ResultsRow], field: str, form: Callable[[float], str]) -> str:
-    values = [getattr(row, field) for row in rows]
-    known = [float(value) for value in values if value is not None]
+def _mean_of(
+    rows: Sequence[ResultsRow], value: Callable[[ResultsRow], float | None], form: Callable[[float], str]
+) -> str:
+    known = [float(one) for row in rows if (one := value(row)) is not None]
     return form(mean_sd(known)[0]) if known else ""
+
+
+def _published(value: "float | Sequence[float] | None") -> str:
+    if value is None:
+        return ""
+    mean, *sd = [value] if isinstance(value, (int, float)) else value
+    return f"{mean:.2f}" + "".join(f" ± {one:.2f}" for one in sd)
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

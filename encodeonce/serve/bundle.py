@@ -21,15 +21,13 @@ from safetensors.torch import load as tensors_of
 from safetensors.torch import save as tensor_bytes
 
 from ..errors import EncodeOnceError, RunError
-from ..methods.aggregate import Aggregate, Variant
-from ..methods.finetune import Finetune, Tuning
-from ..methods.finetune.finetune import HasStack
 from ..tasks import Task, from_json
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 from .card import card
+from .methods import KINDS, Method, MethodSettings, build, kind_of
 
-__all__ = ["Run", "check_spec", "load", "save"]
+__all__ = ["Run", "check_spec", "load", "made_for", "save"]
 
 SCHEMA = 1
 FILES = ("config.json", "model.safetensors")
@@ -51,9 +49,9 @@ class Run:
     what was read (no path of this machine), `command` how to do it again.
     """
 
-    method: Aggregate | Finetune
+    method: Method
     tasks: tuple[Task, ...]
-    variant: Variant | Tuning
+    variant: MethodSettings
     spec: Spec
     training: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Any] = field(default_factory=dict)
@@ -78,7 +76,7 @@ def save(run: Run, folder: Path) -> None:
     weights = tensor_bytes(named)
     config = {
         "schema": SCHEMA,
-        "method": "finetune" if isinstance(run.variant, Tuning) else "aggregate",
+        "method": kind_of(run.variant),
         "variant": run.variant.to_json(),
         "tasks": [task.to_json() for task in run.tasks],
         "spec": run.spec.to_json(),
@@ -100,9 +98,6 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
     A run that trained blocks of its encoder cannot do without one: a saved run holds what was trained and no more.
     Raises RunError naming a missing file by path, an unknown schema, changed weights, each difference of the encoder.
     """
-    for name in FILES:
-        if not (folder / name).is_file():
-            raise RunError(f"{folder / name} is missing: {folder} is no saved run, or was not copied whole.")
     config = _config(folder)
     content = (folder / "model.safetensors").read_bytes()
     if hashlib.sha256(content).hexdigest() != config["model_sha256"]:
@@ -115,7 +110,8 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
         if encoder is not None:
             there = encoder.spec(layers=list(spec.layers), dtype=spec.dtype)
             _compare(spec, spec.layers, there, "the encoder")
-        method, variant = _built(config, spec, tasks, encoder)
+        variant = KINDS[config["method"]](**config["variant"])
+        method = build(variant, spec, tasks, encoder)
         weights = tensors_of(content)
         for name, module in method.modules_of().items():
             prefix = f"{name}/"
@@ -128,20 +124,9 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
     return Run(method, tasks, variant, spec, config["training"], config["scores"], config["data"], config["command"])
 
 
-def _built(
-    config: Mapping[str, Any], spec: Spec, tasks: tuple[Task, ...], encoder: HasSpec | None
-) -> tuple[Aggregate | Finetune, Variant | Tuning]:
-    """The method as it was before training, and what it was made by."""
-    if config["method"] == "aggregate":
-        variant = Variant(**config["variant"])
-        return Aggregate.build(variant, spec, tasks), variant
-    if not isinstance(encoder, HasStack):
-        raise RunError(
-            f"this run ({config['variant']['name']}) trained blocks of the encoder {spec.encoder}: it can only be "
-            "loaded beside that encoder. Give it: load(folder, Pretrained(...))."
-        )
-    tuning = Tuning(**config["variant"])
-    return Finetune.build(tuning, encoder, spec, tasks), tuning
+def made_for(folder: Path) -> Spec:
+    """The Spec of the states that the run in this folder was trained on: what its encoder is found by."""
+    return Spec.from_json(_config(folder)["spec"])
 
 
 def check_spec(run: Run, other: Spec, what: str) -> None:
@@ -165,6 +150,9 @@ def _compare(wanted: Spec, layers: tuple[int, ...], other: Spec, what: str) -> N
 
 
 def _config(folder: Path) -> dict[str, Any]:
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise RunError(f"{folder / name} is missing: {folder} is no saved run, or was not copied whole.")
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -172,10 +160,10 @@ def _config(folder: Path) -> dict[str, Any]:
         config["model_sha256"]
     except (ValueError, KeyError, TypeError) as problem:
         raise RunError(f"{path} is not the config of a saved run: {problem!r}.") from None
-    if schema != SCHEMA or config.get("method") not in ("aggregate", "finetune"):
+    if schema != SCHEMA or config.get("method") not in KINDS:
         raise RunError(
             f"{path} has schema {schema!r} and method {config.get('method')!r}; this version reads schema {SCHEMA} and "
-            "methods 'aggregate' and 'finetune'. Use the version that wrote it, named under \"versions\"."
+            f'methods {", ".join(KINDS)}. Use the version that wrote it, named under "versions".'
         )
     return dict(config)
 

@@ -1,12 +1,15 @@
 """`compare`: one row a number, finished cells are never computed again, rates chosen on dev, one config a report."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from encodeonce.cli import comparing
-from encodeonce.report.results import read_rows
+from encodeonce.report.results import latest, read_rows
 from encodeonce.report.table import scores
 
 from .conftest import Run
@@ -40,13 +43,20 @@ def test_rows_table_and_plot(run: Run, config: Path, tmp_path: Path, trainings: 
     }
     assert all(r.experiment == "rep" and r.dataset == "train" and r.metric == "accuracy" for r in rows)
     assert all(r.encode_s is not None and r.encode_s > 0 and r.params_trainable and r.n for r in rows)
+    assert all(r.peak_mb is not None and r.peak_mb >= 0 and r.store_mb for r in rows)
+    assert all(r.train_encoder_s_per_batch and r.infer_encoder_s_per_batch for r in rows)
+    assert all(
+        r.train_encoder_s_per_batch == pytest.approx((r.infer_encoder_s_per_batch or 0) * 60 / 16 / 32) for r in rows
+    )
     assert {r.variant for r in rows} == {"lr=0.02 joint=upos+deprel"}
     assert str(scores(rows)["upos"]["linear"]) in text
     table = (tmp_path / "rep" / "table.md").read_text()
     assert "**" in table
     assert "| linear |" in table
     assert "ms/batch" in table
-    assert (tmp_path / "rep" / "improvement.png").read_bytes().startswith(b"\x89PNG")
+    assert "+ encoder" in table
+    for name in ("improvement.png", "cost.png"):
+        assert (tmp_path / "rep" / name).read_bytes().startswith(b"\x89PNG")
     assert len(trainings) == 4
 
 
@@ -130,3 +140,102 @@ def test_what_cannot_be_compared_is_refused(run: Run, config: Path) -> None:
     assert "data.test is not set" in no_test.stderr
     no_dev = run("compare", config, "-o", "rep", "--set", "data.dev=[]", "--learning-rate-grid", "1e-3", code=1)
     assert "data.dev is not set" in no_dev.stderr
+    same = run("compare", config, "-o", "rep", "-m", "linear,again", "--set", "methods.again.method=linear", code=1)
+    assert "'linear' is the same as another" in same.stderr
+    assert (
+        "no metric 'f2' on test. There is: accuracy"
+        in run("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--metric", "upos=f2", code=1).stderr
+    )
+
+
+def test_methods_that_train_the_encoder_stand_beside_those_that_read(
+    run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
+) -> None:
+    """Own rates, epochs, seeds and options, by name; a cell says in its row what is its own."""
+    extra = (
+        "\n[methods.finetune]\nnum_train_epochs = 1\nseeds = 1\n"
+        "[methods.one_block]\nmethod = 'live_mix'\nfinetune = { live = 1, over = 'linear' }\n"
+    )
+    config.write_text(config.read_text() + extra)
+    pytest.importorskip("peft")
+    names = "frozen,finetune,top1,lora,live_mix,one_block"
+    text = run("compare", config, "-o", "rep", *ARGS, "-m", names, "--set", "tasks=['upos']").stdout
+    rows = [row for row in read_rows(tmp_path / "rep" / "results.jsonl") if row.split == "test"]
+    assert {(row.method, row.seed, row.variant) for row in rows} == {
+        *(("frozen", seed, "lr=0.02") for seed in (13, 21)),
+        ("finetune", 13, "lr=0.02 encoder_lr=0.0002 epochs=1"),
+        *(("top1", seed, "lr=0.02 encoder_lr=0.001") for seed in (13, 21)),
+        *(("lora", seed, "lr=0.02") for seed in (13, 21)),
+        *(("live_mix", seed, "lr=0.02 encoder_lr=0.001") for seed in (13, 21)),
+        *(("live_mix", seed, "lr=0.02 encoder_lr=0.001 live=1 over=linear") for seed in (13, 21)),
+    }
+    assert all((row.infer_encoder_s_per_batch is None) == (row.method == "finetune") for row in rows)
+    assert list(scores(rows)["upos"]) == [
+        *("frozen", "finetune", "top1", "lora", "live_mix (-)", "live_mix (live=1 over=linear)"),
+    ]
+    assert "13 (finetune)" in text
+    trainings.clear()
+    run("compare", config, "-o", "rep", *ARGS, "-m", names, "--set", "tasks=['upos']")
+    assert trainings == []
+
+
+def test_a_grid_of_its_own_chooses_epochs_and_rates_for_every_task(
+    run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
+) -> None:
+    grid = "\n[methods.linear.grid]\nlearning_rate = [2e-2, 1e-5]\nnum_train_epochs = [1, 2]\n"
+    config.write_text(config.read_text() + grid)
+    run("compare", config, "-o", "rep", *ARGS, "--learning-rate-grid", "3e-2", "--apart", "--no-plot")
+    tried = read_rows(tmp_path / "rep" / "grid.jsonl")
+    linear = {row.variant for row in tried if row.method == "linear"}
+    assert linear == {"lr=0.02", "lr=0.02 epochs=1", "lr=1e-05", "lr=1e-05 epochs=1"}
+    assert {row.variant for row in tried if row.method == "frozen"} == {"lr=0.03"}
+    results = read_rows(tmp_path / "rep" / "results.jsonl")
+    for task in ("upos", "deprel"):
+        best = max((r for r in tried if (r.method, r.task, r.split) == ("linear", task, "dev")), key=lambda r: r.value)
+        own = [row for row in results if (row.method, row.task) == ("linear", task)]
+        assert {row.variant for row in own} == {best.variant}
+        assert {row.seed for row in own} == {13, 21}
+
+
+def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(
+    run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
+) -> None:
+    some = ("compare", config, "-o", "rep", *ARGS, "--learning-rate-grid", "1e-5,2e-2", "--apart")
+    text = run(*some, "--dry-run").stdout
+    assert "store: " in text
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        ["frozen", "4", "at", "most", "2", "0", "unknown"],
+        ["linear", "4", "at", "most", "2", "0", "unknown"],
+    ]
+    assert not (tmp_path / "rep").exists()
+    assert not (tmp_path / "states").exists()
+    assert trainings == []
+    run(*some, "-m", "linear", "--seeds", "1", "--no-plot")
+    lines = [line.split() for line in run(*some, "--dry-run").stdout.splitlines()[-2:]]
+    assert lines[0][:2] == ["frozen", "4"]
+    assert lines[1][:4] == ["linear", "0", "2", "6"]
+    assert lines[1][-1] == "s"
+    away = run(*some, "-o", "other", "--dry-run", "--set", "encoder=some/where").stdout
+    assert "the encoder is not here, so views and blocks were not checked" in away
+
+
+def test_killed_at_any_moment_it_goes_on(tiny: Path, config: Path, tmp_path: Path) -> None:
+    """SIGKILL, as soon as the first cells are there; then again: the finished rows stay byte for byte."""
+    command = [sys.executable, "-m", "encodeonce", "compare", str(config), "-o", str(tmp_path / "rep"), "--no-plot"]
+    command += ["-m", "frozen,linear", "--seeds", "2"]
+    path = tmp_path / "rep" / "results.jsonl"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -9
+    left = path.read_bytes()
+    whole = left[: left.rfind(b"\n") + 1]
+    subprocess.run(command, check=True, capture_output=True)
+    assert whole
+    assert path.read_bytes().startswith(whole)
+    rows = read_rows(path)
+    assert len(latest(rows)) == 2 * 2 * 2 * 2
+    twice = [row for row in rows if rows.count(row) > 1 or row not in latest(rows)]
+    assert len(twice) < 4  # at most the cell whose rows were being written is there twice

@@ -68,7 +68,7 @@ def test_set_replaces_a_key(tmp_path: Path, change: str, path: str, value: objec
             r"unknown key 'train\.learning_rat'. Did you mean 'learning_rate'\?",
         ),
         ("[train]\nlearning_rat = 1\n", r"\[train\] takes: .*num_train_epochs"),
-        ("metod = 'x'\n", r"unknown key 'metod'. Did you mean 'method'\? The file takes: .*adapter, train\."),
+        ("metod = 'x'\n", r"unknown key 'metod'. Did you mean 'method'\? The file takes: .*train, methods\."),
         ("", r"config\.toml: 'encoder' is missing"),
         ("encoder = 'e'\ndtype = 'fp8'\n", r"dtype = 'fp8': Input should be 'fp32', 'fp16', 'bf16' or 'int8'"),
         ("encoder = 'e'\ntrain = 3\n", r"train = 3: .*\[train\] is a table of: learning_rate"),
@@ -137,3 +137,20 @@ def test_another_models_errors_name_its_own_keys(tmp_path: Path) -> None:
     assert "[stages.one] takes: passages, index." in str(found.value)
     with pytest.raises(ConfigError, match=r"corpus\.index is not set|corpus\.passages is not set"):
         Other(reader="r").need("corpus.passages")
+
+
+def test_only_what_a_method_sets_is_its_own(tmp_path: Path) -> None:
+    text = (
+        'encoder = "e"\n[train]\nnum_train_epochs = 5\n'
+        "[methods.lora]\nnum_train_epochs = 10\nseeds = 3\ngrid = { learning_rate = [1e-3, 2e-3] }\n"
+        "[methods.wide]\nmethod = 'adapted'\nadapter = { key_width = 64 }\n"
+    )
+    config = load(written(tmp_path, text), ["methods.lora.seed=7"])
+    again = load(written(tmp_path, to_toml(config, tmp_path)))
+    for found in (config, again):
+        assert found.methods["lora"].own() == {"num_train_epochs": 10, "seed": 7}
+        assert found.methods["lora"].grid == {"learning_rate": [1e-3, 2e-3]}
+        assert found.methods["wide"].own() == {}
+        assert found.methods["wide"].adapter.chosen() == {"key_width": 64}
+    with pytest.raises(ConfigError, match=r"'methods.lora.livee'.*Did you mean|\[methods.lora\] takes: .*grid"):
+        load(written(tmp_path, text), ["methods.lora.livee=1"])

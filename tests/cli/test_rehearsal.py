@@ -5,6 +5,7 @@ Axes: L views   P rows in all   D width
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from encodeonce.cli import rehearsal as module
 from encodeonce.cli.rehearsal import Items, Rehearsal
+from encodeonce.cli.sampling import Estimate
 from encodeonce.costs import Amount, encoder_products, step_macs
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError
@@ -45,6 +47,20 @@ def test_a_cached_step_is_the_mean_over_fresh_samples(make: Make, name: str, mon
     found = make(lambda: float(next(ticks))).cached(Variant(name, key_width=4), 0.5, np.random.default_rng(0))
     assert found.value == pytest.approx((3 * 5 + 1) / 5)
     assert found.low == pytest.approx(found.high)
+
+
+def test_batches_by_pieces_are_rehearsed_as_they_will_be(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(per_device_train_batch_pieces=100, max_grad_norm=1.0)
+    one, sizes = replace(make(), settings=settings), []
+    pieces = 2 * int(one.items.lengths.sum())
+    assert one.n_batches == -(-pieces // 100)
+    assert one.batch_items == round(one.items.total / one.n_batches)
+    step = module._Step.__call__
+    monkeypatch.setattr(
+        module._Step, "__call__", lambda self, batch: sizes.append(sum(batch.packed.lengths)) or step(self, batch)
+    )
+    one.cached(Variant("frozen"), 0.01, np.random.default_rng(0))
+    assert np.mean(sizes) == pytest.approx(100, rel=0.1)
 
 
 def test_a_sample_follows_the_lengths_of_all(make: Make) -> None:
@@ -81,8 +97,9 @@ def test_an_epoch_by_the_number_of_live_blocks(make: Make, tiny: Path) -> None:
     assert list(found) == [1, 2]
     assert all(0 <= epoch.low <= epoch.value <= epoch.high for epoch in found.values())
     assert left_out == 2 * sum(len(piece) > model.window for piece in one.items.pieces) > 0
-    middle = module._between({1: found[1], 3: found[2]}, 2, 3)
-    assert middle.value == pytest.approx((found[1].value + found[2].value) / 2)
+    timed = {1: Estimate(1.0, 0.5, 1.5), 2: Estimate(2.0, 1.0, 3.0), 6: Estimate(10.0, 9.0, 11.0)}
+    assert module._between(timed, 3) == Estimate(4.0, 3.0, 5.0)
+    assert module._between(timed, 2) == timed[2]
 
 
 def test_an_epoch_is_the_work_of_all_items_where_time_follows_work(

@@ -14,7 +14,19 @@ from encodeonce.errors import ConfigError, DataError
 
 
 def test_every_format_is_found_by_name_and_suffix() -> None:
-    assert set(formats()) == {"columns", "conllu", "csv", "hub", "jsonl", "scierc", "spert", "text", "triples", "tsv"}
+    assert set(formats()) == {
+        "columns",
+        "conllu",
+        "csv",
+        "folder",
+        "hub",
+        "jsonl",
+        "scierc",
+        "spert",
+        "text",
+        "triples",
+        "tsv",
+    }
     for name, suffix in (
         ("conllu", ".conllu"),
         ("columns", ".conll.gz"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from encodeonce.errors import ConfigError, MissingExtra
-from encodeonce.report.plots import Heat, heat, improvement
+from encodeonce.report.plots import Heat, cost, heat, improvement
 from encodeonce.report.table import Score
 
 PANEL = Heat("case", ["lower", "Title"], [10, 2], [0, 1, 2], np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]]))
@@ -24,6 +24,13 @@ def test_heat_writes_a_picture(tmp_path: Path) -> None:
 
 def test_improvement_writes_a_picture(tmp_path: Path) -> None:
     assert is_png(improvement(SCORES, tmp_path / "gain.png"))
+
+
+def test_cost_writes_a_picture_of_what_is_known(tmp_path: Path) -> None:
+    taken = {task: {name: 3.0 + len(name) for name in by} for task, by in SCORES.items()}
+    assert is_png(cost(SCORES, taken, tmp_path / "cost.png", "title"))
+    with pytest.raises(ConfigError, match="no training time is known"):
+        cost(SCORES, {}, Path("never.png"))
 
 
 def test_improvement_needs_the_base() -> None:

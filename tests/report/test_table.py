@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
+from encodeonce.errors import DataError
 from encodeonce.report.results import ResultsRow
-from encodeonce.report.table import Score, aligned, comparison, markdown, scores
+from encodeonce.report.table import Score, aligned, comparison, markdown, scores, seconds
 
 SEEDS = (13, 21, 42, 87, 100)
 
@@ -53,6 +54,8 @@ def test_paper_values_stand_beside_ours() -> None:
     header, lines = comparison([*FROZEN, *LINEAR], paper={"upos": {"linear": 95.1}})
     assert header[:3] == ["method", "upos (accuracy)", "upos paper"]
     assert [line[2] for line in lines] == ["", "95.10"]
+    with_sd = comparison([*FROZEN, *LINEAR], paper={"upos": {"linear": [95.1, 0.04]}})[1]
+    assert [line[2] for line in with_sd] == ["", "95.10 ± 0.04"]
 
 
 def test_variants_of_a_method_are_told_apart_but_learning_rates_are_not() -> None:
@@ -60,6 +63,44 @@ def test_variants_of_a_method_are_told_apart_but_learning_rates_are_not() -> Non
     assert list(scores(rows)["upos"]) == ["frozen"]
     rows += [replace(FROZEN[2], variant="lr=0.001 store=int8")]
     assert list(scores(rows)["upos"]) == ["frozen (-)", "frozen (store=int8)"]
+
+
+def test_epochs_and_rates_are_shown_only_where_they_tell_lines_apart() -> None:
+    """Two settings of one cell are never averaged; what each task chose for itself is no line of its own."""
+    first = [replace(row, variant="lr=0.1 epochs=2") for row in LINEAR]
+    other = [replace(row, task="xpos", variant="lr=0.2 encoder_lr=0.1 epochs=9") for row in LINEAR]
+    assert [list(by) for by in scores([*first, *other]).values()] == [["linear"], ["linear"]]
+    twice = [*first, *(replace(row, variant="lr=0.1 epochs=5") for row in LINEAR)]
+    assert list(scores(twice)["upos"]) == ["linear (lr=0.1 epochs=2)", "linear (lr=0.1 epochs=5)"]
+
+
+def test_several_scores_of_a_task_stand_side_by_side() -> None:
+    rows = [*FROZEN, *(replace(row, metric="uas", value=row.value + 1) for row in FROZEN)]
+    header, lines = comparison(rows, metrics={"upos": ["uas", "accuracy"]}, paper={"upos uas": {"frozen": 7.0}})
+    assert header[:4] == ["method", "upos accuracy", "upos uas", "upos uas paper"]
+    assert [cell.split()[0] for cell in lines[0][1:4]] == ["**80.00", "**81.00", "7.00"]
+    assert comparison(rows, metrics={"upos": ["uas"]})[0][1] == "upos (uas)"
+    with pytest.raises(DataError, match=r"task 'upos' has no metric 'las' on test\. There is: accuracy, uas"):
+        scores(rows, metrics={"upos": ["las"]})
+
+
+def test_the_encoders_pass_is_shown_apart_and_included() -> None:
+    """Spec A12: (t_e + e (t_f + t_b)) / e a training batch and t_e + t_f an inference batch; here t_e = 0.1, e = 10."""
+    row = replace(
+        FROZEN[0],
+        train_s_total=20.0,
+        train_s_per_batch=0.02,
+        train_encoder_s_per_batch=0.1 / 10,
+        infer_s_per_batch=0.005,
+        infer_encoder_s_per_batch=0.1,
+    )
+    header, lines = comparison([row])
+    told = dict(zip(header, lines[0], strict=True))
+    assert told["ms/batch"] == "20.0"
+    assert told["ms/batch + encoding"] == f"{1000 * (0.1 + 10 * 0.02) / 10:.1f}"
+    assert told["infer ms/batch"] == "5.0"
+    assert told["infer ms/batch + encoder"] == "105.0"
+    assert seconds([row])["upos"]["frozen"] == pytest.approx(20.0 * 1.5)
 
 
 def test_a_later_row_of_a_cell_replaces_the_earlier() -> None:

@@ -222,6 +222,7 @@ def test_a_cutter_that_errs_is_named(tmp_path: Path) -> None:
 OTHER = {
     "weights": "x", "config": "x", "tokenizer": "x", "n_blocks": 4, "width": 9, "layers": (0, 4), "window": 17,
     "overlap": 5, "unit": "word", "pooling": "mean", "empty_words": "zero", "compute": "bf16", "dtype": "fp16",
+    "first_position": 3, "segment": 1,
 }  # fmt: skip
 
 
@@ -246,6 +247,16 @@ def test_all_differences_are_listed_and_names_are_not_compared(tmp_path: Path) -
     with pytest.raises(SpecMismatch, match=r"(?s)weights: .*tokenizer: "):
         Store.open(tmp_path, spec(weights="x", tokenizer="y"))
     assert Store.open(tmp_path, spec(encoder="elsewhere/fake", revision="main")).spec.encoder == "fake"
+
+
+def test_fields_that_came_later_leave_older_stores_as_they_are(tmp_path: Path) -> None:
+    """A store says of them nothing where they are 0, as stores did before there were any."""
+    values = spec().to_json()
+    assert not {"first_position", "segment"} & values.keys()
+    assert Spec.from_json(values) == spec() == Spec.from_json({**values, "segment": 0})
+    behind = spec(first_position=7, segment=1)
+    assert Spec.from_json(behind.to_json()) == behind
+    assert spec().differences(behind) == ["first_position: 0 here, 7 there", "segment: 0 here, 1 there"]
 
 
 def test_one_changed_letter_is_a_miss(tmp_path: Path) -> None:

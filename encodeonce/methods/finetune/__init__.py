@@ -2,6 +2,6 @@
 
 from .finetune import Finetune
 from .live import Live
-from .tuning import TUNINGS, Tuning
+from .tuning import ENCODER_RATES, TUNINGS, Tuning
 
-__all__ = ["TUNINGS", "Finetune", "Live", "Tuning"]
+__all__ = ["ENCODER_RATES", "TUNINGS", "Finetune", "Live", "Tuning"]

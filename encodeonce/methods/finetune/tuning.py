@@ -14,7 +14,7 @@ from ...nn.linear import COMPUTE
 from ...resolve import nearest
 from ...types import Spec
 
-__all__ = ["OVER", "TUNINGS", "Plan", "Tuning"]
+__all__ = ["ENCODER_RATES", "OVER", "TUNINGS", "Plan", "Tuning"]
 
 TUNINGS: Mapping[str, tuple[int | None, int]] = {
     "finetune": (None, 0),
@@ -24,6 +24,9 @@ TUNINGS: Mapping[str, tuple[int | None, int]] = {
     "live_mix": (2, 0),
 }
 """Name -> how many blocks are live (None: all), rank of the low-rank terms (0: none)."""
+
+ENCODER_RATES: Mapping[str, float] = {"finetune": 2e-4, "top1": 1e-3, "top2": 1e-3, "live_mix": 1e-3}
+"""Name -> peak rate of its pre-trained weights: the best of those tried in `experiments/live_blocks` (MiniLM, EWT)."""
 
 OVER = ("linear", "agg", "adapted")
 """What may mix the stored views under the live blocks of "live_mix"."""

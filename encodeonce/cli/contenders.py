@@ -1,0 +1,127 @@
+"""Methods by name as a config has them: which settings a method gets, and how it is trained.
+
+A value is looked for in the values that are tried, then in `[methods.NAME]`, then in `[adapter]` or `[finetune]` and in
+`[train]`. A contender is a line of a comparison: a method, or the same one again with options of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError
+from ..methods.aggregate import VARIANTS, Variant
+from ..methods.finetune import ENCODER_RATES, TUNINGS, Tuning
+from ..resolve import nearest
+from ..serve.methods import MethodSettings
+from ..train.settings import Settings
+from .config import AdapterSection, FinetuneSection, TrainSection
+
+if TYPE_CHECKING:
+    from .config import Config
+
+__all__ = ["NAMES", "SEEDS", "Contender", "contender", "contenders"]
+
+NAMES = (*VARIANTS, *TUNINGS)
+"""Every method that the command line knows."""
+
+SEEDS = (13, 21, 42, 87, 100)
+"""The seeds of every experiment, in order."""
+
+Point = Mapping[str, Any]
+"""Values of settings that were chosen among those tried; empty where nothing is tried."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`options` are the method's settings that are set anywhere, `own` the keys of `[train]` that are its own."""
+
+    name: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether it trains nothing of the encoder."""
+        return self.method in VARIANTS
+
+    def settings(self, point: Point | None = None) -> MethodSettings:
+        """The method's settings; ConfigError for values that it cannot have."""
+        known = _options_of(self.method)
+        options = {**self.options, **{key: value for key, value in (point or {}).items() if key in known}}
+        return Variant(self.method, **options) if self.reads_only else Tuning(self.method, **options)
+
+    def training(self, config: "Config", point: Point | None = None, **changes: float | int) -> Settings:
+        """The loop's settings; where no rate of the encoder's blocks is set, the method's own (`ENCODER_RATES`), where
+        it is 0 the rate of all else."""
+        tried = {key: value for key, value in (point or {}).items() if key in TrainSection.model_fields}
+        values = {**config.train.model_dump(), **self.own, **tried, **changes}
+        if values["encoder_learning_rate"] is None:
+            has_own = not getattr(self.settings(point), "rank", 0)
+            values["encoder_learning_rate"] = ENCODER_RATES.get(self.method, 0.0) if has_own else 0.0
+        return Settings(**values)
+
+
+def contender(config: "Config", name: str | None = None) -> Contender:
+    """The config's own method, or another one, with all that the config says of it.
+
+    Raises ConfigError for a name that is neither a method nor one of the config's `[methods]`, and for values that the
+    method cannot have.
+    """
+    name = name or config.method
+    section = config.methods.get(name)
+    method = (section.method if section is not None else None) or name
+    if method not in NAMES:
+        known = list(dict.fromkeys([*NAMES, *config.methods]))
+        raise ConfigError(f"method {method!r} is not known. There is: {', '.join(known)}.{nearest(method, known)}")
+    kind = "adapter" if method in VARIANTS else "finetune"
+    options = getattr(config, kind).chosen()
+    if section is None:
+        return _checked(Contender(name, method, options))
+    stray = {"adapter": "finetune", "finetune": "adapter"}[kind]
+    if getattr(section, stray).chosen():
+        raise ConfigError(f"[methods.{name}.{stray}]: {method} takes its options from [methods.{name}.{kind}].")
+    options |= getattr(section, kind).chosen()
+    return _checked(Contender(name, method, options, section.own(), seeds_of(section.seeds or ()), section.grid))
+
+
+def contenders(
+    config: "Config", names: Sequence[str], seeds: Sequence[int], rates: Sequence[float] = ()
+) -> list[Contender]:
+    """One a name. `seeds` and learning `rates` are those of contenders without any of their own; rates are tried by
+    methods that only read, for one that trains the encoder has others."""
+    found = []
+    for name in dict.fromkeys(names):
+        one = contender(config, name)
+        grid = one.grid or ({"learning_rate": tuple(rates)} if rates and one.reads_only else {})
+        found.append(Contender(one.name, one.method, one.options, one.own, one.seeds or tuple(seeds), grid))
+    return found
+
+
+def seeds_of(wanted: int | Sequence[int]) -> tuple[int, ...]:
+    """So many of `SEEDS`, or the seeds themselves; a number beyond them is a seed."""
+    if isinstance(wanted, int):
+        return SEEDS[:wanted] if 1 <= wanted <= len(SEEDS) else (wanted,)
+    return tuple(wanted)
+
+
+def _options_of(method: str) -> list[str]:
+    made = Variant if method in VARIANTS else Tuning
+    return [one.name for one in fields(made) if one.name != "name"]
+
+
+def _checked(one: Contender) -> Contender:
+    """The same; ConfigError where it cannot be made, or tries a setting that it has not."""
+    one.settings()
+    known = [*(AdapterSection if one.reads_only else FinetuneSection).model_fields, *TrainSection.model_fields]
+    for key, values in one.grid.items():
+        if key not in known or key == "seed":
+            raise ConfigError(
+                f"[methods.{one.name}.grid]: no setting {key!r} of {one.method}.{nearest(key, known)} "
+                f"There is: {', '.join(known)}."
+            )
+        if not values:
+            raise ConfigError(f"[methods.{one.name}.grid]: {key} = [] tries nothing. List values, or take it out.")
+    return one

@@ -1,0 +1,157 @@
+"""The files of a comparison: the config that made it, its rows, and what encoding cost.
+
+REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
+REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended when the cell is done
+REPORT/grid.jsonl       the same for the settings that were tried with the first seed
+REPORT/encode.json      what the encoding passes cost, by stored type
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import RunError
+from ..report.results import ResultsRow, append_row, latest, read_rows, write_rows
+from ..tasks import Task
+from ..train.atomic import json_bytes, write_bytes
+from .cells import SHORT, Cell, Names, apart, without
+from .config import Config, load, to_toml
+from .contenders import Contender
+from .learning import Material
+
+__all__ = ["GRID", "RESULTS", "ReportFiles"]
+
+SAID_BY_ROW = ("method", "methods", "adapter", "finetune", "dtype", "layers", "store")
+"""Keys of the config that a row's method and variant tell apart, or that lead to the same row."""
+
+RESULTS, GRID = "results.jsonl", "grid.jsonl"
+
+
+class ReportFiles:
+    """One report folder. `agree` comes first."""
+
+    def __init__(self, folder: Path, config: Config, names: Names) -> None:
+        self.folder, self.config, self.names = folder, config, names
+
+    def agree(self, write: bool = True) -> None:
+        """Keep the config, or compare it with the one that the finished cells were made by."""
+        path = self.folder / "config.toml"
+        if not path.exists():
+            if write:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                path.write_text(to_toml(self.config, self.folder), encoding="utf-8")
+            return
+        then, now_ = _comparable(load(path)), _comparable(self.config)
+        changed = [
+            f"{key}: {then.get(key)!r} then, {now_.get(key)!r} now" for key in now_ if then.get(key) != now_[key]
+        ]
+        if changed:
+            raise RunError(
+                f"{self.folder} holds results of another config, and a table must not mix them: {'; '.join(changed)}. "
+                "Choose another folder, or put it back as it was."
+            )
+
+    def rows(self, file: str = RESULTS) -> list[ResultsRow]:
+        """One row a cell, the last measured."""
+        return latest(read_rows(self.folder / file))
+
+    def append(self, cell: Cell, rows: Iterable[ResultsRow]) -> None:
+        """A finished cell."""
+        for row in rows:
+            append_row(self.folder / cell.file, row)
+
+    def finished(self, cell: Cell) -> bool:
+        """Whether all tasks of a cell have their deciding score on test."""
+        there = {apart(row).cell for row in read_rows(self.folder / cell.file)}
+        return all(cell.row(self.config, self.names, task, "test", task.metric).cell in there for task in cell.tasks)
+
+    def dev_score(self, cell: Cell, task: Task) -> float | None:
+        """A finished cell's deciding score on dev; None where it was undefined."""
+        wanted = cell.row(self.config, self.names, task, "dev", task.metric).cell
+        found = [row.value for row in self.rows(cell.file) if apart(row).cell == wanted]
+        return found[-1] if found else None
+
+    def take_over(self, tried: Cell, result: Cell) -> None:
+        """The rows of a cell that was tried, the first seed's at least, become results."""
+        if self.finished(result):
+            return
+        wanted = {result.row(self.config, self.names, task, "", "").cell[:7] for task in result.tasks}
+        for row in self.rows(tried.file):
+            if apart(row).cell[:7] in wanted:
+                append_row(self.folder / result.file, row)
+
+    def set_aside(self, contender: Contender, chosen: Mapping[str, str]) -> None:
+        """Rows of values that a wider grid no longer chooses go to `grid.jsonl`: results hold one choice a task.
+
+        `chosen` is task -> variant.
+        """
+        path, tried = self.folder / RESULTS, [SHORT.get(key, key) for key in contender.grid]
+        kept: list[ResultsRow] = []
+        moved: list[ResultsRow] = []
+        for row in read_rows(path):
+            now_ = chosen.get(row.task)
+            then = apart(row).variant
+            mine = row.method == contender.method and now_ is not None and then != now_
+            stale = mine and without(then, tried) == without(now_ or "", tried)
+            (moved if stale else kept).append(row)
+        there = {row.cell for row in read_rows(self.folder / GRID)}
+        for row in moved:
+            if row.cell not in there:
+                append_row(self.folder / GRID, row)
+        if moved:
+            write_rows(path, kept)
+
+    def remember_encoding(self, material: Material) -> None:
+        """Add this pass to `encode.json`: the seconds count once all items were written by passes that are in it."""
+        report = material.encoded.report
+        if not report.asked:
+            return
+        told = self._told()
+        before = told.setdefault(material.spec.dtype, {"written": 0, "seconds": 0.0})
+        if report.written:
+            before["written"] += report.written
+            before["seconds"] += material.encoded.seconds
+        before["items"] = report.asked - report.duplicates
+        write_bytes(self.folder / "encode.json", json_bytes(told))
+
+    def encode_seconds(self, dtype: str) -> float | None:
+        """What encoding all items took; None where some were in the store before."""
+        told = self._told().get(dtype)
+        return float(told["seconds"]) if told is not None and told["written"] == told["items"] else None
+
+    def pass_seconds(self, layers: Sequence[int], measure: Callable[[], float]) -> float | None:
+        """Seconds of the encoder's pass over a batch up to the last of these layers, measured once a report; None
+        where nothing is read."""
+        if not layers:
+            return None
+        key, told = str(max(layers)), self._told()
+        passes = told.setdefault("pass_seconds_by_last_layer", {})
+        if key not in passes:
+            passes[key] = measure()
+            write_bytes(self.folder / "encode.json", json_bytes(told))
+        return float(passes[key])
+
+    def _told(self) -> dict[str, Any]:
+        path = self.folder / "encode.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def _comparable(config: Config) -> dict[str, Any]:
+    """The config's values that rows do not say, flat, with absolute paths."""
+    values = {key: value for key, value in config.model_dump().items() if key not in SAID_BY_ROW}
+    train, data = dict(values.pop("train")), dict(values.pop("data"))
+    for key in ("seed", "learning_rate", "logging_steps", "save_steps", "per_device_eval_batch_size"):
+        train.pop(key)
+    train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
+    train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
+    data.pop("train_fraction")
+    for split in ("train", "dev", "test"):
+        data[split] = [os.path.abspath(name) for name in data[split]]
+    if Path(config.encoder).is_dir():
+        values["encoder"] = os.path.abspath(config.encoder)
+    flat = {f"train.{key}": value for key, value in train.items()} | {
+        f"data.{key}": value for key, value in data.items()
+    }
+    return values | flat

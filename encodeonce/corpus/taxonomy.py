@@ -1,0 +1,223 @@
+"""Category paths of documents, and the taxonomies they lie in (FastDoc; spec A6, A8).
+
+A class is a whole path from the root, never a node's name alone: two "Accessories" under different parents differ.
+
+Axes: N documents   H levels of the taxonomy   V width of a word vector
+"""
+
+import csv
+import gzip
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..errors import ConfigError, DataError
+from ..types import Document
+
+__all__ = ["Mapped", "Taxonomy", "map_category", "names_of", "path_of", "read_taxonomy"]
+
+Path_ = tuple[str, ...]
+SEPARATOR = ">"
+"""Between the nodes of a path that is written as one string."""
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def path_of(document: Document, field: str = "category_path") -> Path_:
+    """The category path that a document's `meta` has under `field`: a list of names, or one string ("A > B > C").
+
+    Nothing, or a null, is the empty path. DataError for any other kind of value.
+    """
+    value = document.meta.get(field)
+    if isinstance(value, str):
+        return tuple(part for part in (part.strip() for part in value.split(SEPARATOR)) if part)
+    return _strings(value, document, field, "a list of names, from the root, or one string such as 'A > B'")
+
+
+def names_of(document: Document, field: str) -> Path_:
+    """The names (concepts, cited ids, one brand) in `meta` under `field`: a list, or one string with "|" between."""
+    value = document.meta.get(field)
+    if isinstance(value, str):
+        return tuple(dict.fromkeys(part for part in (part.strip() for part in value.split("|")) if part))
+    return tuple(dict.fromkeys(_strings(value, document, field, "a list of names, or one string such as 'a|b'")))
+
+
+def _strings(value: Any, document: Document, field: str, form: str) -> Path_:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) and part.strip() for part in value):
+        raise DataError(f"{document.place or document.id}: {field!r} is {value!r}; it must be {form}.")
+    return tuple(part.strip() for part in value)
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """The classes of every level: `classes[h]` are the paths of h + 1 nodes in order; id 0 is the null class.
+
+    A document whose path ends above a level is in the null class there (spec A6).
+    """
+
+    classes: tuple[tuple[Path_, ...], ...]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path_]) -> "Taxonomy":
+        """From the paths of documents, or of a whole taxonomy. DataError where every path is empty."""
+        depth = max(map(len, paths), default=0)
+        if not depth:
+            raise DataError(f"all of {len(paths)} documents have an empty category path; there is nothing to classify.")
+        return cls(tuple(tuple(sorted({p[: h + 1] for p in paths if len(p) > h})) for h in range(depth)))
+
+    @property
+    def n_classes(self) -> tuple[int, ...]:
+        """Classes of each level, the null class included."""
+        return tuple(len(level) + 1 for level in self.classes)
+
+    def labels(self, paths: Sequence[Path_]) -> Int[np.ndarray, "N H"]:
+        """The class of each path at each level. DataError for a path that is not in the taxonomy."""
+        ids = [{path: number for number, path in enumerate(level, 1)} for level in self.classes]
+        found = np.zeros((len(paths), len(ids)), np.int64)
+        for n, path in enumerate(paths):
+            if len(path) > len(ids) or (path and path not in ids[len(path) - 1]):
+                raise DataError(f"the path {' > '.join(path)!r} is not in this taxonomy of {len(ids)} levels.")
+            for h in range(len(path)):
+                found[n, h] = ids[h][path[: h + 1]]
+        return found
+
+    def statistics(self, paths: Sequence[Path_] = ()) -> list[dict[str, int]]:
+        """For each level: classes, and of these paths how many reach it, how many classes have any, the largest."""
+        found = []
+        for h, level in enumerate(self.classes):
+            counts: dict[Path_, int] = {}
+            for path in paths:
+                if len(path) > h:
+                    counts[path[: h + 1]] = counts.get(path[: h + 1], 0) + 1
+            found.append(
+                {
+                    "level": h + 1,
+                    "classes": len(level),
+                    "documents": sum(counts.values()),
+                    "used": len(counts),
+                    "largest": max(counts.values(), default=0),
+                }
+            )
+        return found
+
+
+def read_taxonomy(path: str | Path) -> list[Path_]:
+    """Every path of a taxonomy file, each once, in the file's order; `.gz` is seen through.
+
+    Three forms: a text line a path with " > " between nodes and maybe an "id - " before (Google's product taxonomy);
+    a tsv with columns `group`, `archive`, `name` (arXiv's) or `level`, `code`, `label`, `parent` (EuroVoc's); a JSON
+    object name -> list of nodes (what FastDoc's authors published). Raises DataError with file:line.
+    """
+    path = Path(path)
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    text = raw.decode("utf-8-sig")
+    suffix = Path(str(path).removesuffix(".gz")).suffix
+    if suffix == ".json":
+        found = _of_json(text, path)
+    elif suffix == ".tsv":
+        found = _of_table(text, path)
+    else:
+        lines = [line.strip() for line in text.split("\n")]
+        named = [re.sub(r"^\d+\s+-\s+", "", line) for line in lines if line and not line.startswith("#")]
+        found = [tuple(part.strip() for part in line.split(SEPARATOR)) for line in named]
+    if not found:
+        raise DataError(f"{path}: no path in it.")
+    return list(dict.fromkeys(found))
+
+
+def _of_json(text: str, path: Path) -> list[Path_]:
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: a {type(values).__name__}; it must be an object: name -> list of nodes.")
+    bad = next(
+        (k for k, v in values.items() if not isinstance(v, list) or not all(isinstance(n, str) for n in v)), None
+    )
+    if bad is not None:
+        raise DataError(f"{path}: {bad!r} is no list of nodes from the root.")
+    return [tuple(nodes) for nodes in values.values() if nodes]
+
+
+def _of_table(text: str, path: Path) -> list[Path_]:
+    rows = list(csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE))
+    columns = set(rows[0]) if rows else set()
+    if {"group", "archive", "name"} <= columns:
+        return [(row["group"], row["archive"], row["name"]) for row in rows]
+    if not {"code", "label", "parent"} <= columns:
+        raise DataError(f"{path}:1: columns {sorted(columns)}; it needs group, archive, name or code, label, parent.")
+    known = {row["code"]: row for row in rows}
+    found = []
+    for row in rows:
+        nodes, code, seen = [row["label"]], row["parent"], {row["code"]}
+        while code and code in known and code not in seen:
+            seen.add(code)
+            nodes.append(known[code]["label"])
+            code = known[code]["parent"]
+        found.append(tuple(reversed(nodes)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """Where a category went: `leaf` (empty where nothing was known or near enough) and the cosine, 1 for its name."""
+
+    category: str
+    leaf: Path_
+    cosine: float
+    exact: bool
+
+
+def map_category(
+    category: str,
+    leaves: Sequence[Path_],
+    embed: Callable[[str], Float[np.ndarray, " V"] | None] | Mapping[str, Float[np.ndarray, " V"]],
+    min_cos: float | None = None,
+) -> Mapped:
+    """The leaf that a category name belongs to (spec A8): of the same name, else of the nearest last two nodes.
+
+    `embed` gives a word's vector (None, or absent: unknown, skipped) or, as a function, a sentence encoder's vector of
+    the whole string. Names are lower-cased and cut at everything but letters; ties go to the earlier leaf. Where no
+    word is known, or the cosine is under `min_cos`, the leaf is the empty path.
+    """
+    if not leaves:
+        raise ConfigError("no leaves to map a category to: read_taxonomy(path) gives those of a file.")
+    wanted = _spelled(category)
+    for leaf in leaves:
+        if _spelled(leaf[-1]) == wanted:
+            return Mapped(category, leaf, 1.0, True)
+    query = _mean(category, embed)
+    best, near = -1, -2.0
+    for n, leaf in enumerate(leaves):
+        vector = _mean(" ".join(leaf[-2:]), embed)
+        if query is None or vector is None:
+            continue
+        cosine = float(query @ vector)
+        if cosine > near:
+            best, near = n, cosine
+    if best < 0 or (min_cos is not None and near < min_cos):
+        return Mapped(category, (), near if best >= 0 else 0.0, False)
+    return Mapped(category, leaves[best], near, False)
+
+
+def _spelled(name: str) -> str:
+    return " ".join(_WORD.findall(name.lower()))
+
+
+def _mean(
+    name: str, embed: Callable[[str], Float[np.ndarray, " V"] | None] | Mapping[str, Float[np.ndarray, " V"]]
+) -> Float[np.ndarray, " V"] | None:
+    """The mean of the known words' vectors, scaled to length 1; of the whole string by a function."""
+    if callable(embed):
+        vector = embed(_spelled(name))
+    else:
+        known = [embed[word] for word in _spelled(name).split() if word in embed]
+        vector = np.mean(known, axis=0) if known else None
+    norm = 0.0 if vector is None else float(np.linalg.norm(vector))
+    return None if vector is None or norm == 0 else np.asarray(vector, np.float64) / norm

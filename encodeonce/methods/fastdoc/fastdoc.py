@@ -1,0 +1,263 @@
+"""Document-level pre-training: the encoder being trained reads a document as a row of sentence vectors (FastDoc).
+
+A sentence vector stands where a piece vector does: positions and the embedding norm are added by `place`, then all
+blocks run. A document's vector is the mean over its sentences, and there is no padding in it (spec A4, A5).
+
+Axes: P sentences of all documents   E width of a sentence vector   D width   K documents of a tuple   B tuples
+M hidden pieces   N documents
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ...encoders.live import LiveBlocks
+from ...encoders.masked_lm import MaskedLM
+from ...encoders.stack import Stack
+from ...errors import ConfigError
+from ...nn.segments import segment_means
+from .examples import TASK, DocumentBatch, DocumentExamples
+from .losses import Hierarchy, distances, tuple_loss
+from .masking import Masked, masked
+from .objective import Objective
+
+__all__ = ["FastDoc", "TripletScorer"]
+
+log = logging.getLogger("encodeonce")
+
+MODULE = "encoder"
+COLLAPSED = 1e-3
+"""Mean distance between documents under which a warning says that all vectors are one."""
+
+
+class TripletScorer:
+    """The share of tuples, in per cent, whose anchor is nearer to its (near) positive than to its negative."""
+
+    metric = "triplet_accuracy"
+
+    def score(self, gold: Any, predicted: Any) -> dict[str, float | None]:
+        """None where there is no tuple."""
+        hits = [bool(one) == bool(due) for one, due in zip(predicted, gold, strict=True)]
+        return {self.metric: 100 * sum(hits) / len(hits) if hits else None}
+
+
+class FastDoc(nn.Module):
+    """A trainee of `train.fit`. `sentence_width` is that of the vectors read, `n_classes` the taxonomy's with null.
+
+    `lower` is a sentence encoder that is trained too (it then reads pieces, not the store). `head` is the checkpoint's
+    masked-language head, needed for a masked loss: a tied one reads the trained piece vectors. Piece vectors take no
+    gradient without a masked loss, so an exported encoder keeps those of its start. Every `trace_every` batches
+    `trace` gains the losses' parts, distances, and each part's gradient norm; 0: never.
+
+    Raises ConfigError where widths differ and no projection was asked for.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        objective: Objective,
+        n_classes: tuple[int, ...] = (),
+        *,
+        sentence_width: int | None = None,
+        token_scale: float = 1.0,
+        lower: Stack | None = None,
+        head: MaskedLM | None = None,
+        mask_id: int = -1,
+        seed: int = 42,
+        trace_every: int = 0,
+    ) -> None:
+        super().__init__()
+        self.objective, self.mask_id, self.trace_every = objective, mask_id, trace_every
+        self.token_scale = token_scale if objective.scale == "token" else 1.0
+        lora = (objective.lora, objective.lora_alpha) if objective.lora else None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            whole = {"final": True, "embeddings": True, "compute": objective.compute}
+            self.blocks = LiveBlocks(stack, range(stack.n_blocks), lora=lora, **whole)  # type: ignore[arg-type]
+            self.lower = None if lower is None else LiveBlocks(lower, range(lower.n_blocks), **whole)  # type: ignore[arg-type]
+            entered = self.blocks.stack.model.get_input_embeddings().weight
+            self.entered = int(entered.shape[1])
+            self.projection = self._projection(sentence_width or (lower or stack).width)
+            wants_heads = objective.hierarchy and n_classes
+            self.hierarchy = (
+                Hierarchy(stack.width, n_classes, objective.head_hidden, objective.reduction == "mean")
+                if wants_heads
+                else None
+            )
+        if objective.hierarchy and not n_classes:
+            raise ConfigError("the hierarchy loss needs a taxonomy: give n_classes, or an objective without it.")
+        if not objective.masked:
+            entered.requires_grad_(False)
+        self.head = self._masked_head(head)
+        self.trace: list[dict[str, float]] = []
+        self.n_batches = 0
+        self.positions = {"real": 0, "run": 0}
+
+    def _projection(self, width: int) -> nn.Linear | None:
+        if width == self.entered and not self.objective.projection:
+            return None
+        if not self.objective.projection:
+            raise ConfigError(
+                f"sentence vectors have width {width}, the encoder's piece vectors {self.entered}. Take a sentence "
+                "encoder of that width, or ask for projection='linear' (or 'frozen'), which changes what is tested."
+            )
+        made = nn.Linear(width, self.entered, bias=False)
+        nn.init.eye_(made.weight)
+        made.weight.requires_grad_(self.objective.projection == "linear")
+        return made
+
+    def _masked_head(self, head: MaskedLM | None) -> MaskedLM | None:
+        if not self.objective.masked:
+            return None
+        if head is None or self.mask_id < 0:
+            raise ConfigError("a masked loss needs the checkpoint's head (MaskedLM.load) and the mask's id (mask_id).")
+        if head.tied and head.weight is not None:
+            head.forget_table()
+        return head
+
+    # what train.fit asks
+
+    def modules_of(self) -> dict[str, nn.Module]:
+        """Everything under one name."""
+        return {MODULE: self}
+
+    def tasks_of(self, name: str) -> tuple[str, ...]:
+        """Tuples are scored where there is a loss over documents."""
+        return (TASK,) if self.objective.of_documents else ()
+
+    def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
+        """ "encoder": what was pre-trained; "head": classification heads, a projection and low-rank terms."""
+        fresh = [*(self.hierarchy.parameters() if self.hierarchy else []), *(_own(self.projection))]
+        blocks = [*_own(self.blocks), *_own(self.lower), *_own(self.head)]
+        if self.objective.lora:
+            fresh, blocks = [*fresh, *_own(self.blocks)], [*_own(self.lower), *_own(self.head)]
+        return {kind: own for kind, own in (("head", fresh), ("encoder", blocks)) if own}
+
+    def batches(
+        self, examples: DocumentExamples, *, size: int, order: np.random.Generator | None
+    ) -> Iterator[DocumentBatch]:
+        """All tuples once; without tuples all windows. What is hidden of a window depends on `order` and its batch."""
+        n = len(examples)
+        plan = np.arange(n) if order is None else order.permutation(n)
+        seed = 0 if order is None else int(order.integers(2**62))
+        beside = np.random.default_rng([seed, 1]).permutation(len(examples.windows))
+        return self._read(examples, plan, size, seed, beside)
+
+    def _read(
+        self, examples: DocumentExamples, plan: np.ndarray, size: int, seed: int, beside: np.ndarray
+    ) -> Iterator[DocumentBatch]:
+        for number, first in enumerate(range(0, len(plan), size)):
+            chosen, own = plan[first : first + size], examples.windows_per_batch
+            if not len(examples.tuples):
+                shown = self._hide(examples, chosen, seed, number)
+                places = tuple(examples.windows[i].place for i in chosen)
+                yield DocumentBatch(0, (), torch.zeros(0, 0, 0, dtype=torch.long), masked=shown, places=places)
+                continue
+            hide = own and len(beside) and self.objective.masked
+            taken = beside[np.arange(number * own, number * own + own) % len(beside)] if hide else None
+            yield examples.batch(chosen, None if taken is None else self._hide(examples, taken, seed, number))
+
+    def _hide(self, examples: DocumentExamples, chosen: np.ndarray, seed: int, number: int) -> Masked:
+        vocabulary = int(self.blocks.stack.model.get_input_embeddings().weight.shape[0])
+        generator = np.random.default_rng([seed, 2, number])
+        shown = [examples.windows[i] for i in chosen]
+        made = self.objective
+        return masked(shown, made.probability, made.whole_words, self.mask_id, vocabulary, generator)
+
+    def losses(self, batch: DocumentBatch, names: Collection[str]) -> dict[str, Float[Tensor, ""]]:
+        """The sum of the objective's parts, all weights 1."""
+        parts = self.parts(batch)
+        self._note(batch, parts)
+        return {MODULE: torch.stack(list(parts.values())).sum()}
+
+    def predict(self, batch: DocumentBatch) -> list[dict[str, Any]]:
+        """For each tuple whether its anchor is nearer to the positive."""
+        vectors = self.vectors(batch)
+        near = distances(vectors[0], vectors[1]) < distances(vectors[0], vectors[-1])
+        return [{TASK: one} for one in near.tolist()]
+
+    # what is computed
+
+    def parts(self, batch: DocumentBatch) -> dict[str, Float[Tensor, ""]]:
+        """The loss's parts by name."""
+        made, found = self.objective, {}
+        if made.of_documents:
+            rows, lengths = self.rows(batch)
+            vectors = segment_means(rows, lengths).unflatten(0, (batch.labels.shape[0], -1))
+            if made.triplet:
+                compared = rows.unflatten(0, (len(vectors), -1)) if made.triplet_on == "positions" else vectors
+                found["triplet"] = tuple_loss(compared, made.margin, made.far)
+            if self.hierarchy is not None:
+                found["hierarchy"] = self.hierarchy(vectors, batch.labels)
+            self.compared = vectors.detach()
+        if batch.masked is not None:
+            found["masked"] = self.masked_loss(batch.masked)
+        return found
+
+    def vectors(self, batch: DocumentBatch) -> Float[Tensor, "K B D"]:
+        """The documents' vectors."""
+        rows, lengths = self.rows(batch)
+        return segment_means(rows, lengths).unflatten(0, (batch.labels.shape[0], -1))
+
+    def rows(self, batch: DocumentBatch) -> tuple[Float[Tensor, "P D"], tuple[int, ...]]:
+        """The last view of every sentence, documents end to end, and their numbers of rows."""
+        vectors, lengths = self._sentences(batch), batch.lengths
+        if self.projection is not None:
+            vectors = self.projection(vectors)
+        if self.token_scale != 1.0:
+            vectors = vectors * self.token_scale
+        if self.objective.padded:
+            longest = max(lengths)
+            parts = [nn.functional.pad(one, (0, 0, 0, longest - len(one))) for one in vectors.split(list(lengths))]
+            vectors, lengths = torch.cat(parts), (longest,) * len(lengths)
+        if self.training:
+            self.positions["real"] += sum(batch.lengths)
+            self.positions["run"] += self.blocks.n_positions(lengths)
+        return self.blocks(self.blocks.place(vectors, lengths), lengths), lengths
+
+    def _sentences(self, batch: DocumentBatch) -> Float[Tensor, "P E"]:
+        device = next(self.parameters()).device
+        if batch.vectors is not None:
+            return batch.vectors.views[-1].to(device)
+        assert self.lower is not None
+        assert batch.pieces is not None
+        ids, lengths = batch.pieces.ids.to(device), batch.pieces.lengths
+        return segment_means(self.lower(self.lower.enter(ids, lengths), lengths), lengths)
+
+    def masked_loss(self, shown: Masked) -> Float[Tensor, ""]:
+        """Mean cross-entropy at the hidden pieces; logits are computed for these alone."""
+        assert self.head is not None
+        device = next(self.parameters()).device
+        states = self.blocks.enter(shown.ids.to(device), shown.lengths)
+        rows = self.blocks(states, shown.lengths, shown.rows.to(device))
+        table = self.blocks.stack.model.get_input_embeddings().weight if self.head.tied else None
+        return nn.functional.cross_entropy(self.head(rows, None, table), shown.targets.to(device))
+
+    def _note(self, batch: DocumentBatch, parts: Mapping[str, Tensor]) -> None:
+        """Losses, distances and gradient norms of this batch; a warning where all documents became one vector."""
+        number, self.n_batches = self.n_batches, self.n_batches + 1
+        if not self.trace_every or number % self.trace_every:
+            return
+        entry = {"batch": float(number), **{name: part.item() for name, part in parts.items()}}
+        trained = [p for p in self.blocks.parameters() if p.requires_grad]
+        for name, part in parts.items():
+            slopes = torch.autograd.grad(part, trained, retain_graph=True, allow_unused=True)
+            squares = [slope.square().sum() for slope in slopes if slope is not None]
+            entry[f"{name}_gradient"] = torch.stack(squares).sum().sqrt().item() if squares else 0.0
+        if "triplet" in parts or "hierarchy" in parts:
+            vectors = self.compared
+            near, away = distances(vectors[0], vectors[1]), distances(vectors[0], vectors[-1])
+            entry |= {"positive_distance": near.mean().item(), "negative_distance": away.mean().item()}
+            entry["without_loss"] = (near - away + self.objective.margin <= 0).float().mean().item()
+            if near.mean() + away.mean() < 2 * COLLAPSED:
+                log.warning("batch %d: all documents have the same vector (collapse); lower the rate", number)
+        self.trace.append(entry)
+
+
+def _own(module: nn.Module | None) -> list[nn.Parameter]:
+    return [] if module is None else [p for p in module.parameters() if p.requires_grad]

@@ -1,0 +1,99 @@
+"""What is trained on: the named objectives and their settings (FastDoc; spec A2, A6, A10)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ...errors import ConfigError
+from ...nn.linear import COMPUTE
+from ...resolve import nearest
+
+__all__ = ["OBJECTIVES", "Objective"]
+
+OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
+    "triplet": {"hierarchy": False},
+    "hier": {"triplet": False},
+    "both": {},
+    "masked": {"triplet": False, "hierarchy": False, "masked": True},
+    "combined": {"masked": True},
+    "release": {"padded": True, "triplet_on": "positions"},
+}
+"""Name -> what it changes of the defaults."""
+
+CHOICES = {
+    "triplet_on": ("documents", "positions"),
+    "reduction": ("sum", "mean"),
+    "projection": ("", "linear", "frozen"),
+    "scale": ("", "token"),
+    "compute": COMPUTE,
+}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """`Objective.named("both")`, or with changes: `Objective.named("both", reduction="mean")`.
+
+    `triplet` is eq. 1, or eq. 3 where the sample has quadruplets (`far` is its K); `hierarchy` eq. 2, summed over
+    documents and levels or their "mean" (`reduction`), with heads of a hidden layer of `head_hidden`; `masked` adds the
+    masked-language loss of the documents' pieces, `probability` of them hidden, whole words at once with `whole_words`.
+
+    "release" computes what the authors' code does: documents padded with zero vectors to the longest and no mask, the
+    mean over all rows, and the triplet loss between rows of equal position (`padded`, `triplet_on`; spec A5, A6).
+
+    `projection` maps sentence vectors of another width ("linear": trained, "frozen": not); without it such an encoder
+    is refused. `scale` "token" multiplies them to the mean length of piece vectors. `lora` is the rank of low-rank
+    terms that are trained instead of the encoder's weights (0: the weights). `compute` is the number type of products.
+    """
+
+    triplet: bool = True
+    hierarchy: bool = True
+    masked: bool = False
+    margin: float = 1.0
+    far: float = 0.1
+    triplet_on: str = "documents"
+    padded: bool = False
+    reduction: str = "sum"
+    head_hidden: int = 0
+    probability: float = 0.15
+    whole_words: bool = False
+    projection: str = ""
+    scale: str = ""
+    lora: int = 0
+    lora_alpha: float = 16.0
+    compute: str = "fp32"
+
+    def __post_init__(self) -> None:
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ConfigError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}.")
+        if not (self.triplet or self.hierarchy or self.masked):
+            raise ConfigError("nothing to train on: triplet, hierarchy and masked are all off.")
+        if self.triplet_on == "positions" and not self.padded:
+            raise ConfigError("triplet_on='positions' compares rows of equal number: it needs padded=True (release).")
+        if self.margin <= 0 or not 0 <= self.far < 1 or not 0 < self.probability < 1:
+            raise ConfigError(
+                f"margin={self.margin} must be positive, far={self.far} in [0, 1), probability={self.probability} in "
+                "(0, 1)."
+            )
+
+    @classmethod
+    def named(cls, name: str, **changes: Any) -> "Objective":
+        """The objective of that name; ConfigError for a name or a setting that is unknown."""
+        if name not in OBJECTIVES:
+            known = list(OBJECTIVES)
+            raise ConfigError(f"objective {name!r} is not known. There is: {', '.join(known)}.{nearest(name, known)}")
+        allowed = [field.name for field in fields(cls)]
+        for key in changes:
+            if key not in allowed:
+                raise ConfigError(f"objective has no {key!r}.{nearest(key, allowed)} It takes: {', '.join(allowed)}.")
+        return cls(**{**OBJECTIVES[name], **changes})
+
+    @property
+    def of_documents(self) -> bool:
+        """Whether there is a loss over document vectors."""
+        return self.triplet or self.hierarchy
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)

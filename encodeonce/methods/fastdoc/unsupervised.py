@@ -1,0 +1,165 @@
+"""Similar documents and a topic hierarchy where there is no metadata (FastDoc, section 5.6; spec A9).
+
+Triplets by ROUGE-L: of a drawn pool the most similar text is the positive, one of the worst quarter the negative.
+The hierarchy: clusters of document vectors, joined by Ward's method, cut into a geometric number of classes a level, so
+that every class lies in one class of the level above.
+
+Axes: N documents   D width   K leaf topics   H levels   V words
+"""
+
+import importlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ...errors import ConfigError, DataError, MissingExtra
+from ...metrics.rouge import rouge_l, rouge_words
+from .sampling import Sample, SampleReport
+
+__all__ = ["Topics", "rouge_triplets", "topics", "topics_of"]
+
+
+def rouge_triplets(texts: Sequence[str], n: int, seed: int = 0, pool: int = 64, max_words: int = 512) -> Sample:
+    """Up to `n` triplets: the anchor's nearest of `pool` drawn documents by ROUGE-L over the first `max_words` words,
+    and a document of the pool's worst quarter. Equal texts are never partners. DataError for fewer than four texts."""
+    words = [rouge_words(text, max_words) for text in texts]
+    distinct = np.array(sorted({text: i for i, text in reversed(list(enumerate(texts))) if words[i]}.values()))
+    if len(distinct) < 4:
+        raise DataError(f"{len(distinct)} different texts; triplets by similarity need at least 4.")
+    generator = np.random.default_rng(seed)
+    found: list[tuple[int, int, int]] = []
+    taken: set[tuple[int, int]] = set()
+    repeated = 0
+    for _ in range(4 * n):
+        if len(found) == n:
+            break
+        anchor = int(generator.choice(distinct))
+        drawn = generator.choice(distinct, size=min(pool + 1, len(distinct)), replace=False)
+        others = drawn[drawn != anchor][:pool]
+        scores = np.array([rouge_l(words[anchor], words[one]) for one in others])
+        order = np.argsort(-scores, kind="stable")
+        worst = order[-max(1, len(order) // 4) :]
+        positive, negative = int(others[order[0]]), int(others[generator.choice(worst)])
+        pair = (min(anchor, positive), max(anchor, positive))
+        if scores[order[0]] == scores[order[-1]] or pair in taken:
+            repeated += 1
+            continue
+        taken.add(pair)
+        found.append((anchor, positive, negative))
+    if not found:
+        raise DataError(f"no triplet: among {len(distinct)} texts no text is nearer to another than the rest.")
+    report = SampleReport(n, len(found), len(distinct), 0, len(texts) - len(distinct), (), repeated, 0)
+    return Sample(np.array(found, np.int64), report)
+
+
+@dataclass(frozen=True)
+class Topics:
+    """`paths[n]` is document n's path of topics, from the coarsest level; empty for an outlier.
+
+    `names` are the words that mark each topic at the finest level; a node's name is its level and number.
+    """
+
+    paths: tuple[tuple[str, ...], ...]
+    names: tuple[tuple[str, ...], ...]
+    n_classes: tuple[int, ...]
+
+
+def topics(
+    vectors: Float[np.ndarray, "N D"],
+    texts: Sequence[str],
+    n_levels: int = 3,
+    n_topics: int | None = None,
+    min_children: int = 5,
+    seed: int = 0,
+) -> Topics:
+    """Leaf topics by k-means over vectors of length 1 (default: one for 25 documents, 8 to 200), then `topics_of`.
+
+    Topics of fewer than `min_children` documents are outliers: their documents are in no class.
+    """
+    try:
+        clusters: Any = importlib.import_module("sklearn.cluster")
+    except ImportError:
+        raise MissingExtra("topics need scikit-learn. Install it with: pip install 'encodeonce[topics]'") from None
+    if len(vectors) != len(texts):
+        raise ConfigError(f"{len(vectors)} vectors for {len(texts)} texts.")
+    wanted = min(200, max(8, len(vectors) // 25)) if n_topics is None else n_topics
+    if not 2 <= wanted <= len(vectors):
+        raise ConfigError(f"n_topics={wanted} must lie between 2 and the {len(vectors)} documents.")
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    order = np.lexsort((np.array(texts), unit[:, 0]))  # so that the documents' order in a file changes no topic
+    fitted = clusters.KMeans(wanted, n_init=3, random_state=seed).fit_predict(unit[order])
+    labels = np.empty(len(unit), np.int64)
+    labels[order] = fitted
+    small = np.flatnonzero(np.bincount(labels, minlength=wanted) < min_children)
+    labels[np.isin(labels, small)] = -1
+    return topics_of(labels, texts, n_levels)
+
+
+def topics_of(labels: Int[np.ndarray, " N"], texts: Sequence[str], n_levels: int = 3) -> Topics:
+    """A hierarchy over leaf topics that are known, such as a BERTopic model's `topics_` (-1: outlier, in no class).
+
+    Level h of H has a number of classes between 2 and the leaf topics, spaced geometrically; nested by construction.
+    """
+    from scipy.cluster.hierarchy import linkage
+
+    leaves = np.unique(labels[labels >= 0])
+    if len(leaves) < 2 or n_levels < 1:
+        raise DataError(f"{len(leaves)} topics and n_levels={n_levels}: a hierarchy needs at least 2 topics, 1 level.")
+    place = {int(leaf): k for k, leaf in enumerate(leaves)}
+    weights, words = _class_tf_idf([labels == leaf for leaf in leaves], texts)
+    unit = weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
+    distances = np.clip(1 - unit @ unit.T, 0, 2)
+    steps = linkage(distances[np.triu_indices(len(leaves), 1)], "ward")
+    sizes = [max(2, round(2 * (len(leaves) / 2) ** (h / max(1, n_levels - 1)))) for h in range(n_levels)]
+    sizes = sizes if n_levels > 1 else [len(leaves)]
+    levels = [_cut(steps, len(leaves), size) for size in sizes]
+    paths = tuple(
+        tuple(f"{h + 1}.{levels[h][place[int(label)]]}" for h in range(n_levels)) if label >= 0 else ()
+        for label in labels
+    )
+    marks = tuple(tuple(words[i] for i in np.argsort(-row, kind="stable")[:10]) for row in weights)
+    return Topics(paths, marks, tuple(int(level.max()) + 1 for level in levels))
+
+
+def _cut(steps: Float[np.ndarray, "J 4"], n: int, size: int) -> Int[np.ndarray, " K"]:
+    """The joins that leave `size` clusters, by count and not by height: equal heights cut anywhere would not nest."""
+    parent = np.arange(2 * n - 1)
+    for made, (one, two, *_) in enumerate(steps[: n - size]):
+        parent[[int(one), int(two)]] = n + made
+    root = np.arange(n)
+    while not (parent[root] == root).all():
+        root = parent[root]
+    return np.unique(root, return_inverse=True)[1]
+
+
+def _class_tf_idf(classes: Sequence[np.ndarray], texts: Sequence[str]) -> tuple[Float[np.ndarray, "K V"], list[str]]:
+    """BERTopic's class-based TF-IDF: shares of a class's words times ln(1 + A / f), A the classes' mean word count.
+
+    Words of letters, three at least, met in two documents at least; the 20,000 most frequent of them.
+    """
+    counts: list[Counter[str]] = []
+    met: Counter[str] = Counter()
+    for members in classes:
+        own: Counter[str] = Counter()
+        for n in np.flatnonzero(members).tolist():
+            words = [word for word in texts[n].lower().split() if word.isalpha() and len(word) > 2]
+            own.update(words)
+            met.update(set(words))
+        counts.append(own)
+    vocabulary = sorted(word for word, n in met.most_common(20_000) if n > 1) or sorted(met)
+    if not vocabulary:
+        raise DataError("topics have no words: the texts hold no word of three letters.")
+    place = {word: v for v, word in enumerate(vocabulary)}
+    table = np.zeros((len(classes), len(vocabulary)))
+    for k, own in enumerate(counts):
+        for word, count in own.items():
+            if word in place:
+                table[k, place[word]] = count
+    totals = np.maximum(table.sum(0), 1)
+    return table / np.maximum(table.sum(1, keepdims=True), 1) * np.log(
+        1 + int(table.sum(1).mean()) / totals
+    ), vocabulary

@@ -1,0 +1,100 @@
+"""Which value of a setting a method gets, and which names and values are refused."""
+
+from typing import Any
+
+import pytest
+
+from encodeonce.cli.config import parse
+from encodeonce.cli.contenders import SEEDS, contender, contenders, seeds_of
+from encodeonce.errors import ConfigError
+from encodeonce.methods.aggregate import Variant
+from encodeonce.methods.finetune import ENCODER_RATES, Tuning
+
+VALUES: dict[str, Any] = {
+    "encoder": "e",
+    "adapter": {"key_width": 64, "n_heads": 4},
+    "finetune": {"over": "linear", "compute": "bf16"},
+    "train": {"learning_rate": 4e-3, "num_train_epochs": 7},
+    "methods": {
+        "small": {"method": "adapted", "adapter": {"key_width": 16, "n_heads": 2}},
+        "finetune": {"num_train_epochs": 3, "seeds": 2, "grid": {"encoder_learning_rate": [1e-4, 2e-4]}},
+        "top1": {"learning_rate": 4e-3, "encoder_learning_rate": 5e-4},
+    },
+}
+
+
+def test_the_nearest_value_counts() -> None:
+    config = parse(VALUES, "here")
+    assert contender(config).settings() == Variant("adapted", key_width=64, n_heads=4)
+    assert contender(config, "small").settings() == Variant("adapted", key_width=16, n_heads=2)
+    assert contender(config, "live_mix").settings() == Tuning("live_mix", over="linear", compute="bf16")
+    assert contender(config, "live_mix").settings({"live": 1}) == Tuning(
+        "live_mix", live=1, over="linear", compute="bf16"
+    )
+    training = contender(config, "finetune").training
+    assert (training(config).learning_rate, training(config).num_train_epochs) == (4e-3, 3)
+    assert training(config, {"num_train_epochs": 5}, seed=9).num_train_epochs == 5
+    assert training(config, seed=9).seed == 9
+
+
+def test_blocks_of_the_encoder_have_a_rate_of_their_own() -> None:
+    config = parse(VALUES, "here")
+
+    def rate(name: str, **train: float) -> float:
+        changed = config.model_copy(update={"train": config.train.model_copy(update=train)})
+        return contender(changed, name).training(changed).encoder_learning_rate
+
+    assert rate("live_mix") == ENCODER_RATES["live_mix"]
+    assert rate("top1") == 5e-4
+    assert rate("live_mix", encoder_learning_rate=3e-4) == 3e-4
+    assert rate("live_mix", encoder_learning_rate=0.0) == 0.0
+    assert rate("live_mix", encoder_learning_rate=0.0) == 0.0
+    assert rate("lora") == rate("adapted") == 0.0
+
+
+def test_a_comparison_gives_seeds_and_rates_to_those_without_any() -> None:
+    config = parse(VALUES, "here")
+    found = {one.name: one for one in contenders(config, ["adapted", "finetune", "live_mix"], [1, 2, 3], [1e-3])}
+    assert {name: one.seeds for name, one in found.items()} == {
+        "adapted": (1, 2, 3),
+        "finetune": SEEDS[:2],
+        "live_mix": (1, 2, 3),
+    }
+    assert {name: dict(one.grid) for name, one in found.items()} == {
+        "adapted": {"learning_rate": (1e-3,)},
+        "finetune": {"encoder_learning_rate": [1e-4, 2e-4]},
+        "live_mix": {},
+    }
+
+
+def test_seeds_are_a_number_of_them_or_the_seeds() -> None:
+    assert seeds_of(3) == SEEDS[:3]
+    assert seeds_of(6) == (6,)
+    assert seeds_of([5, 3]) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "message"),
+    [
+        ("adaptd", None, r"method 'adaptd' is not known\. There is: frozen, .*live_mix.*Did you mean 'adapted'\?"),
+        ("mine", {"learning_rate": 1e-3}, r"method 'mine' is not known"),
+        (
+            "linear",
+            {"finetune": {"live": 1}},
+            r"\[methods\.linear\.finetune\]: linear takes its options from .*adapter",
+        ),
+        (
+            "linear",
+            {"grid": {"learning_rat": [1]}},
+            r"no setting 'learning_rat' of linear\. Did you mean 'learning_rate'",
+        ),
+        ("linear", {"grid": {"live": [1]}}, r"no setting 'live' of linear"),
+        ("linear", {"grid": {"seed": [1]}}, r"no setting 'seed' of linear"),
+        ("linear", {"grid": {"dropout": []}}, r"dropout = \[\] tries nothing"),
+        ("top1", {"finetune": {"blocks": [1]}}, r"blocks=\[1\] is a setting of live_mix"),
+    ],
+)
+def test_what_a_method_cannot_have_is_refused(name: str, section: dict[str, Any] | None, message: str) -> None:
+    config = parse({"encoder": "e", "methods": {} if section is None else {name: section}}, "here")
+    with pytest.raises(ConfigError, match=message):
+        contender(config, name)

@@ -1,0 +1,110 @@
+"""Category paths, taxonomy files, mapping; folders of texts; sentences (PRETRAIN-1)."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encodeonce.corpus import read
+from encodeonce.corpus.taxonomy import Taxonomy, map_category, names_of, path_of, read_taxonomy
+from encodeonce.corpus.text import sentences, with_sentences
+from encodeonce.errors import DataError
+from encodeonce.types import Document
+
+PATHS = [("a", "x"), ("b", "x"), ("a",), (), ("a", "y")]
+
+
+def test_classes_are_whole_paths_and_missing_levels_are_the_null_class() -> None:
+    taxonomy = Taxonomy.of(PATHS)
+    assert taxonomy.n_classes == (3, 4)
+    assert taxonomy.labels(PATHS).tolist() == [[1, 1], [2, 3], [1, 0], [0, 0], [1, 2]]
+    second = taxonomy.statistics(PATHS)[1]
+    assert second == {"level": 2, "classes": 3, "documents": 3, "used": 3, "largest": 1}
+    with pytest.raises(DataError, match="'a > z' is not in this taxonomy of 2 levels"):
+        taxonomy.labels([("a", "z")])
+    with pytest.raises(DataError, match="all of 2 documents have an empty category path"):
+        Taxonomy.of([(), ()])
+
+
+def test_metadata_as_lists_and_as_strings() -> None:
+    document = Document("d", meta={"p": "A > B", "q": ["A", "B"], "c": "x|y|x", "n": None, "bad": 3}, place="f:1")
+    assert path_of(document, "p") == path_of(document, "q") == ("A", "B")
+    assert (names_of(document, "c"), names_of(document, "n"), path_of(document, "absent")) == (("x", "y"), (), ())
+    with pytest.raises(DataError, match="f:1: 'bad' is 3; it must be a list of names"):
+        path_of(document, "bad")
+
+
+def test_the_published_map_has_as_many_paths_as_names_at_every_level(shared: Path) -> None:
+    """Spec A6: 17, 54, 123, 186, 152, 44, 8 classes without null; the start loss of three documents is 83.95."""
+    paths = read_taxonomy(shared / "data/docs/taxonomies/fastdoc_product_hierarchy.json")
+    taxonomy = Taxonomy.of(paths)
+    assert taxonomy.n_classes == (18, 55, 124, 187, 153, 45, 9)
+    assert 3 * np.log(taxonomy.n_classes).sum() == pytest.approx(83.95, abs=0.01)
+
+
+def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
+    folder = shared / "data/docs/taxonomies"
+    google, arxiv = (
+        read_taxonomy(folder / "google_product_taxonomy.txt"),
+        read_taxonomy(folder / "arxiv_categories.tsv"),
+    )
+    assert len(google) == 5595
+    assert Taxonomy.of(google).n_classes[0] == 22
+    assert ("Computer Science", "Computer Science", "Robotics") in arxiv
+    eurovoc = read_taxonomy(folder / "eurovoc_observed.tsv")
+    assert max(map(len, eurovoc)) > 1
+    (tmp_path / "g.txt.gz").write_bytes(gzip.compress(b"# v1\n12 - A\n13 - A > B\n"))
+    assert read_taxonomy(tmp_path / "g.txt.gz") == [("A",), ("A", "B")]
+    for name, text, message in (
+        ("e.txt", "# only a comment\n", "no path"),
+        ("j.json", json.dumps({"a": "b"}), "'a' is no list"),
+        ("t.tsv", "x\ty\n1\t2\n", "it needs group, archive, name"),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=message):
+            read_taxonomy(tmp_path / name)
+
+
+def test_a_category_goes_to_its_name_or_to_the_nearest_last_two_nodes() -> None:
+    vectors = {"gas": [1.0, 0, 0], "grill": [0, 1.0, 0], "ovens": [0.2, 1.0, 0], "toys": [0, 0, 1.0], "fuel": [1, 0, 0]}
+    embed = {word: np.array(vector) for word, vector in vectors.items()}
+    leaves = [("Home", "Toys"), ("Home", "Fuel", "Ovens"), ("Home", "Gas-Grill")]
+    exact = map_category("GAS grill", leaves, embed)
+    assert (exact.leaf, exact.exact) == (leaves[2], True)
+    near = map_category("grill unknownword", leaves[:2], embed)
+    query, target = embed["grill"], (embed["fuel"] + embed["ovens"]) / 2
+    assert near.leaf == leaves[1]
+    assert near.cosine == pytest.approx(float(query @ target / np.linalg.norm(target)))
+    assert map_category("grill", leaves[:2], embed, min_cos=0.99).leaf == ()
+    assert map_category("nothing", leaves[:2], embed).leaf == ()
+    assert map_category("grill", [("B", "Ovens"), ("A", "Ovens")], embed).leaf == ("B", "Ovens"), (
+        "ties: the earlier leaf"
+    )
+
+
+def test_a_folder_of_texts_is_documents_with_its_folders_as_path(tmp_path: Path) -> None:
+    for name, text in (("tv/oled/a.txt", "One. Two."), ("tv/b.txt", "Three."), ("c.txt", "")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    documents = read(tmp_path)
+    assert [(d.id, path_of(d)) for d in documents] == [("c", ()), ("tv/b", ("tv",)), ("tv/oled/a", ("tv", "oled"))]
+    (tmp_path / "x.txt").write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"x.txt: not UTF-8 at byte 0"):
+        read(tmp_path)
+
+
+def test_pretrain_1_sentences(cases: Path) -> None:
+    """Counts, offsets, order, nothing lost; documents without a sentence have none."""
+    due = json.loads((cases / "PRETRAIN-1.expected.json").read_text(encoding="utf-8"))["sentences"]
+    lines = (cases / "PRETRAIN-1.jsonl").read_text(encoding="utf-8").strip("\n").split("\n")
+    for line in map(json.loads, lines):
+        text, spans = line["text"], sentences(line["text"])
+        if isinstance(due[line["id"]], int):
+            assert len(spans) == due[line["id"]], line["id"]
+        covered = [place for start, stop in spans for place in range(start, stop)]
+        assert covered == sorted(set(covered))
+        assert not "".join(c for place, c in enumerate(text) if place not in set(covered)).strip()
+        (cut,) = with_sentences([Document("d", text=text)])
+        assert cut.sentences == tuple(text[a:b] for a, b in spans)

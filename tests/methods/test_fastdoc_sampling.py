@@ -1,0 +1,163 @@
+"""Triplets and quadruplets: rules, disjointness, determinism (identity 16, PRETRAIN-2); topics (identity 15)."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encodeonce.errors import ConfigError, DataError
+from encodeonce.methods.fastdoc.sampling import quadruplets, shuffled, triplets
+from encodeonce.methods.fastdoc.similarity import Cited, SharedGroup
+from encodeonce.methods.fastdoc.unsupervised import rouge_triplets, topics, topics_of
+
+
+def concepts(n: int = 120, seed: int = 0) -> list[list[str]]:
+    generator = np.random.default_rng(seed)
+    return [[f"c{c}" for c in generator.choice(25, generator.integers(0, 4), replace=False)] for _ in range(n)]
+
+
+def test_fd16_category_rule_disjoint_seeded_and_doubled() -> None:
+    generator = np.random.default_rng(0)
+    categories = [f"k{k}" for k in generator.integers(0, 6, 80)]
+    keys = [f"t{i // 2}" for i in range(80)]  # every text stands twice
+    rule = SharedGroup.of(keys, [[c] for c in categories])
+    sample = triplets(rule, 60, seed=3)
+    for a, p, n in sample.tuples.tolist():
+        assert categories[a] == categories[p] != categories[n]
+        assert len({keys[a], keys[p], keys[n]}) == 3
+    pairs = {frozenset(pair) for pair in sample.tuples[:, :2].tolist()}
+    assert len(pairs) == len(sample.tuples) == 60
+    assert (triplets(rule, 60, seed=3).tuples == sample.tuples).all()
+    assert (triplets(rule, 60, seed=4).tuples != sample.tuples).any()
+    doubled = sample.doubled().tuples
+    assert len(doubled) == 120
+    assert (doubled[60:, [1, 0, 2]] == doubled[:60]).all(), "swapping twice gives the triplet back"
+
+
+def test_fd16_concept_rule_negatives_share_nothing_with_either_side() -> None:
+    groups = concepts()
+    rule = SharedGroup.of([str(i) for i in range(len(groups))], groups)
+    sample = triplets(rule, 150, seed=1)
+    for a, p, n in sample.tuples.tolist():
+        assert set(groups[a]) & set(groups[p])
+        assert not set(groups[n]) & (set(groups[a]) | set(groups[p]))
+        assert groups[n], "nothing says that a document without concepts is dissimilar"
+    report = sample.report
+    assert report.without_metadata == sum(not own for own in groups)
+    due = [i for i, own in enumerate(groups) if any(set(own) & set(o) for j, o in enumerate(groups) if j != i)]
+    assert rule.anchors().tolist() == due
+    assert report.without_partner == len(groups) - len(due) - report.without_metadata
+    for i in due[:20]:
+        others = [j for j, own in enumerate(groups) if j != i and set(own) & set(groups[i])]
+        assert rule.partners(i).tolist() == others
+
+
+def test_partners_are_drawn_evenly_whatever_they_share() -> None:
+    """Document 1 shares two concepts with document 0, document 2 one: both are as likely."""
+    rule = SharedGroup.of(list("abcd"), [["x", "y"], ["x", "y"], ["x"], ["z"]])
+    generator = np.random.default_rng(0)
+    drawn = [rule.draw(0, generator) for _ in range(8000)]
+    ones, twos = drawn.count(1), drawn.count(2)
+    assert abs(ones - twos) < 4 * np.sqrt(ones + twos)
+
+
+def test_pretrain_2_a_category_of_one_document(cases: Path) -> None:
+    lines = (cases / "PRETRAIN-2.jsonl").read_text(encoding="utf-8").strip("\n").split("\n")
+    rows = [json.loads(line) for line in lines]
+    due = json.loads((cases / "PRETRAIN-2.expected.json").read_text(encoding="utf-8"))
+    rule = SharedGroup.of([row["text"] for row in rows], [[row["cat"]] for row in rows])
+    began = time.perf_counter()
+    sample = triplets(rule, 2000, seed=0)
+    assert time.perf_counter() - began < due["finishes_within_seconds"]
+    assert sorted({rows[i]["id"] for i in rule.anchors()}) == due["anchors"]
+    assert list(sample.report.groups_without_partner) == due["categories_without_positive"]
+    pairs = {frozenset((rows[a]["id"], rows[p]["id"])) for a, p, _ in sample.tuples.tolist()}
+    assert pairs == {frozenset(("a1", "a2")), frozenset(("a2", "a3"))}, "a1 and a3 have one text"
+    assert sample.report.drawn == 2 < sample.report.asked
+    assert {rows[n]["cat"] for n in sample.tuples[:, 2]} <= {"B", "C"}
+    assert (triplets(rule, 2000, seed=0).tuples == sample.tuples).all()
+    only = rows[:3]
+    with pytest.raises(DataError, match="no negatives"):
+        triplets(SharedGroup.of([row["text"] for row in only], [["A"]] * 3), 5)
+    with pytest.raises(DataError, match="no document of 2 has a partner"):
+        triplets(SharedGroup.of(["a", "b"], [["A"], ["B"]]), 5)
+
+
+def test_citations_and_their_hard_negatives() -> None:
+    """0 cites 1, 1 cites 2: of 0, 2 is hard. Documents outside the set are no partners."""
+    ids = list("abcdef")
+    rule = Cited.of(ids, ids, [["b", "zz"], ["c"], [], ["a"], [], []])
+    assert rule.anchors().tolist() == [0, 1, 3]
+    assert rule.hard(0).tolist() == [2]
+    found = triplets(rule, 3, seed=0, hard_ratio=1.0).tuples.tolist()
+    assert sorted(row[:2] for row in found) == [[0, 1], [1, 2], [3, 0]]
+    assert next(n for a, _, n in found if a == 3) == 1, "cited by a, which d cites"
+    with pytest.raises(ConfigError, match="without hard negatives"):
+        triplets(rule, 3, hard_ratio=1.0).doubled()
+    with pytest.raises(ConfigError, match="hard_ratio"):
+        triplets(SharedGroup.of(["a"], [["x"]]), 1, hard_ratio=0.3)
+
+
+def test_quadruplets_by_brand_and_category() -> None:
+    generator = np.random.default_rng(1)
+    category, brand = generator.integers(0, 4, 90), generator.integers(0, 3, 90)
+    keys = [str(i) for i in range(90)]
+    rules = (SharedGroup.of(keys, [[f"c{c}"] for c in category]), SharedGroup.of(keys, [[f"b{b}"] for b in brand]))
+    tuples = quadruplets(*rules, n=40, seed=2).tuples
+    assert tuples.shape == (40, 4)
+    for a, near, far, n in tuples.tolist():
+        assert category[a] == category[near] == category[far] != category[n]
+        assert brand[a] == brand[near]
+        assert brand[a] != brand[far]
+        assert brand[n] not in (brand[a], brand[near])
+
+
+def test_the_shuffled_control_keeps_the_metadata_and_breaks_its_order() -> None:
+    values = [f"v{i}" for i in range(50)]
+    assert sorted(shuffled(values)) == sorted(values)
+    assert shuffled(values) == shuffled(values) != values
+
+
+def test_similar_texts_without_metadata() -> None:
+    texts = [f"the {w} boat sails over the {w} sea today" for w in ("red", "blue", "green")]
+    texts += [f"{w} stocks fell while banks raised their rates" for w in ("some", "many", "most")] + ["", texts[0]]
+    sample = rouge_triplets(texts, 12, seed=0)
+    for a, p, n in sample.tuples.tolist():
+        assert (a < 3) == (p < 3) != (n < 3)
+    assert sample.report.without_metadata == 2, "an empty text, and one that stands twice"
+    with pytest.raises(DataError, match="need at least 4"):
+        rouge_triplets(["a", "b", "c"], 1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fd15_topics_are_nested_at_every_depth() -> None:
+    """The same class at a level implies the same class at every level above; sizes grow; outliers are null."""
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(12, 16)) * 3
+    owner = np.repeat(np.arange(12), 20)
+    vectors = (centres[owner] + generator.normal(size=(240, 16)) * 0.2).astype(np.float32)
+    texts = [f"alpha{'abcdefghijkl'[k]} beta{'abcdefghijkl'[k // 2]} common words here" for k in owner]
+    for depth in (1, 3, 7):
+        found = topics(vectors, texts, depth, n_topics=12)
+        assert list(found.n_classes) == sorted(found.n_classes)
+        assert found.n_classes[-1] == 12
+        for level in range(1, depth):
+            above: dict[str, str] = {}
+            for path in found.paths:
+                assert above.setdefault(path[level], path[level - 1]) == path[level - 1]
+    for k in range(12):
+        assert len({path[-1] for path, own in zip(found.paths, owner, strict=True) if own == k}) == 1
+    assert any("alphaa" in names for names in found.names)
+    order = generator.permutation(240)
+    again = topics(vectors[order], [texts[i] for i in order], 3, n_topics=12)
+    same = topics(vectors, texts, 3, n_topics=12)
+    leaves = [path[-1] for path in again.paths]
+    found_sets = {frozenset(order[[i for i in range(240) if leaves[i] == c]].tolist()) for c in set(leaves)}
+    leaves = [path[-1] for path in same.paths]
+    due = {frozenset(i for i in range(240) if leaves[i] == c) for c in set(leaves)}
+    assert found_sets == due, "the order of documents changes no topic"
+    own = topics_of(np.array([0, 0, 1, 1, -1]), ["cat cat", "cat dog", "car bus", "car car", "x"], 2)
+    assert own.paths[4] == ()
+    assert own.paths[0] == own.paths[1] != own.paths[2]
