@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -53,12 +54,12 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--asked", type=int, default=30)
     parser.add_argument("--scored", type=int, default=1000)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2, help="of asking; building has one")
     parser.add_argument("--vectors", action="store_true")
     parser.add_argument("--compute", default="fp32", help="arithmetic of the passes that build, as encode's")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     found = measured(options)
     print(json.dumps(found, indent=1))
     if options.out is not None:
@@ -85,9 +86,11 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             "build": build(Path(folder) / "run" / "memory", run, held, vectors),
             "int8": int8(Path(folder) / "int8", run, held[:200]),
         }
+        torch.set_num_threads(options.threads)
         retrievers = ["bm25", *(["dense"] if options.vectors else [])]
         chosen = questions[:: max(1, len(questions) // options.asked)][: options.asked] or by_words(held, options.asked)
         parts["ask"] = {name: ask(Path(folder) / "run", name, chosen, options.k) for name in retrievers}
+        print(json.dumps({key: parts[key] for key in ("build", "ask")}), file=sys.stderr)
         memory = Memory.open(Path(folder) / "run" / "memory", run.spec)
         if questions:
             scored = questions[:: max(1, len(questions) // options.scored)][: options.scored]

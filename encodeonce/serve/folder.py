@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,11 @@ __all__ = ["config_of", "fill_modules", "put", "take"]
 SCHEMA = 1
 FILES = ("config.json", "model.safetensors")
 
+Readme = Callable[[Mapping[str, Any]], str]
+"""Makes README.md from all that config.json says."""
 
-def put(folder: Path, config: Mapping[str, Any], modules: Mapping[str, nn.Module], readme: str) -> None:
+
+def put(folder: Path, config: Mapping[str, Any], modules: Mapping[str, nn.Module], readme: Readme) -> None:
     """Write config and weights, named MODULE/PARAMETER; a folder that holds a run already is replaced file by file,
     config.json last."""
     named = {
@@ -34,7 +37,7 @@ def put(folder: Path, config: Mapping[str, Any], modules: Mapping[str, nn.Module
     versions = {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
     whole = {"schema": SCHEMA, **config, "model_sha256": hashlib.sha256(weights).hexdigest(), "versions": versions}
     write_bytes(folder / "model.safetensors", weights)
-    write_bytes(folder / "README.md", readme.encode())
+    write_bytes(folder / "README.md", readme(whole).encode())
     write_bytes(folder / "config.json", json_bytes(whole))
 
 
@@ -51,8 +54,8 @@ def config_of(folder: Path, methods: Collection[str]) -> dict[str, Any]:
         raise RunError(f"{path} is not the config of a saved run: {problem!r}.") from None
     if schema != SCHEMA or config.get("method") not in methods:
         raise RunError(
-            f"{path} has schema {schema!r} and method {config.get('method')!r}; needed here is schema {SCHEMA} and "
-            f'method {", ".join(methods)}. A run of another version is read by the one named under "versions".'
+            f"{path} has schema {schema!r} and method {config.get('method')!r}; this version reads schema {SCHEMA}, "
+            f'and here method {", ".join(methods)}. A run of another version is read by the one named under "versions".'
         )
     return config
 

@@ -57,7 +57,7 @@ def save_reader(run: ReaderRun, folder: Path) -> None:
         "data": dict(run.data),
         "command": run.command,
     }
-    put(folder, config, run.method.modules_of(), _readme(run, spec))
+    put(folder, config, run.method.modules_of(), lambda _: _readme(run, spec))
 
 
 def load_reader(folder: Path, encoder: str | None = None) -> ReaderRun:

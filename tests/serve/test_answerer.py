@@ -177,7 +177,7 @@ def test_damaged_and_foreign_runs(tmp_path: Path, tiny_bert: Path) -> None:
     with pytest.raises(RunError, match=r"is not the file config.json was written for"):
         load_reader(tmp_path / "run")
     (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "method": "aggregate"}), encoding="utf-8")
-    with pytest.raises(RunError, match=r"method 'aggregate'; needed here is schema 1 and method lumen"):
+    with pytest.raises(RunError, match=r"method 'aggregate'; this version reads schema 1, and here method lumen"):
         load_reader(tmp_path / "run")
     with pytest.raises(RunError, match=r"config.json is missing"):
         load_reader(tmp_path / "none")
