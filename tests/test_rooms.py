@@ -13,8 +13,10 @@ FLOORS = [
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask", "retrieval"},
     {"methods.aggregate", "methods.fastdoc", "methods.finetune", "methods.lumen"},
+    {"methods.fewshot"},
     {"tasks", "train", "memory"},
     {"report", "serve"},
+    {"integrations"},
     {"cli"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

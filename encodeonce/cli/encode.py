@@ -92,7 +92,7 @@ def encode(
     if unit != "piece":
         model = Pooled(steps.pretrained(config), unit, pooling or "mean", normalize=normalize)
         documents = steps.with_rows(documents, unit)
-    spec = steps.spec_of(config, model)
+    spec = steps.spec_of(config, model, dry=dry_run)
     path = Path(config.store)
     if dry_run:
         plan = steps.planned(path, spec, documents, model)
@@ -143,15 +143,16 @@ def _head(config: "Config", spec: "Spec") -> str:
 
 
 def _plan_text(config: "Config", spec: "Spec", plan: "Plan") -> str:
-    return "\n".join(
-        [
-            _head(config, spec),
-            f"documents  {plan.asked:,}: {plan.hits:,} stored already, {plan.duplicates:,} repeated, "
-            f"{plan.missing:,} missing",
-            f"to write   {plan.rows:,} rows ({spec.unit}s), {plan.bytes:,} bytes ({plan.bytes / 1e6:.1f} MB)",
-            "Nothing was written.",
-        ]
-    )
+    at_least = "at least " if "vocabulary" in plan.lacks else ""
+    lines = [
+        _head(config, spec),
+        f"documents  {plan.asked:,}: {plan.hits:,} stored already, {plan.duplicates:,} repeated, "
+        f"{plan.missing:,} missing",
+        f"to write   {at_least}{plan.rows:,} rows ({spec.unit}s), {plan.bytes:,} bytes ({plan.bytes / 1e6:.1f} MB)",
+    ]
+    if plan.lacks:
+        lines.append(f"lacking    {config.encoder} has no {' and no '.join(plan.lacks)}: nothing can be encoded yet")
+    return "\n".join([*lines, "Nothing was written."])
 
 
 def _done_text(config: "Config", spec: "Spec", done: "Encoded") -> str:

@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "Methods x tasks x seeds from one store: a table, a plot.",
     "memory": "Passages encoded once: build, add, remove, info, gc, plan.",
     "ask": "Answer questions from a memory of passages, with sources.",
+    "fewshot": "Learn from a handful of labels: tries, chooses, says by how much.",
     "inspect": "Which layers each label reads: heat map or numbers.",
     "store": "List, describe, verify or clean stores.",
     "debug-data": "What is in the files, and what is wrong with them.",

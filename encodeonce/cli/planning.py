@@ -222,7 +222,7 @@ class _Counted:
     @classmethod
     def of(cls, splits: Mapping[str, Sequence[Document]], model: Pretrained, seed: int, clock: Clock) -> "_Counted":
         distinct = list({one.key: one for documents in splits.values() for one in reversed(documents)}.values())
-        words = np.array([_words(one) for one in distinct], dtype=np.int64)
+        words = np.array([steps.n_words(one) for one in distinct], dtype=np.int64)
         sample = stratified(words, CUT, np.random.default_rng(seed))
         began = clock()
         model.cut(distinct[:1])
@@ -266,11 +266,6 @@ class _Counted:
         weight *= len(train) / weight.sum()
         pieces = [self.pieces[i] for i in own]
         return Items([first[one.key] for one in pieces], pieces, weight)
-
-
-def _words(document: Document) -> int:
-    """Words of a document, of both texts where it is a pair."""
-    return len(document.words) or len(document.text.split()) + len(document.pair.split())
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ __all__ = [
     "documents_of",
     "encode",
     "label_of",
+    "n_words",
     "planned",
     "pretrained",
     "recorded",
@@ -39,7 +40,8 @@ log = logging.getLogger("encodeonce")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What encoding would do: items asked for, stored already, repeated, missing; the missing rows and bytes."""
+    """What encoding would do: items asked for, stored already, repeated, missing; the missing rows and bytes. These are
+    at least so many where `lacks` names a vocabulary: one row a word."""
 
     asked: int
     hits: int
@@ -47,6 +49,7 @@ class Plan:
     missing: int
     rows: int
     bytes: int
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +92,13 @@ def with_rows(documents: Sequence[Document], unit: str) -> list[Document]:
     return kept
 
 
-def spec_of(config: "Config", model: Pretrained | Pooled) -> Spec:
-    """What must have made the config's store. A folder is named absolutely, the packaged encoder by its name."""
-    return replace(model.spec(config.layers, config.dtype), encoder=_named(config.encoder))
+def spec_of(config: "Config", model: Pretrained | Pooled, *, dry: bool = False) -> Spec:
+    """What must have made the config's store. A folder is named absolutely, the packaged encoder by its name.
+
+    With `dry`, an encoder whose folder lacks files has one too, without hashes.
+    """
+    made = model.outline if dry and isinstance(model, Pretrained) and model.lacks else model.spec
+    return replace(made(config.layers, config.dtype), encoder=_named(config.encoder))
 
 
 def recorded(encoder: str) -> str:
@@ -110,18 +117,31 @@ def label_of(encoder: str) -> str:
     return Path(encoder).resolve().name if Path(encoder).is_dir() or encoder.startswith("/") else encoder
 
 
+def n_words(document: Document) -> int:
+    """Words of a document, of both texts where it is a pair."""
+    return len(document.words) or len(document.text.split()) + len(document.pair.split())
+
+
 def planned(path: Path, spec: Spec, documents: Sequence[Document], model: Pretrained | Pooled) -> Plan:
-    """Count without writing anything; the encoder's tokenizer is used, its weights are not loaded."""
+    """Count without writing anything; the encoder's tokenizer is used, its weights are not loaded.
+
+    A folder that lacks its vocabulary is counted in words, one that lacks anything as if nothing were stored.
+    """
+    lacks = model.lacks if isinstance(model, Pretrained) else ()
     named = [document.key_in(spec.unit) for document in documents]
     distinct = dict(zip(reversed(named), reversed(documents), strict=True))
     keys = list(dict.fromkeys(named))
-    if (path / "store.json").exists():
+    if (path / "store.json").exists() and not lacks:
         store = Store.open(path, spec)
         spec, keys = store.spec, [keys[position] for position in store.missing(keys)]
-    rows = sum(len(pieces) for pieces in model.cut([distinct[key] for key in keys])) if keys else 0
+    wanted = [distinct[key] for key in keys]
+    if "vocabulary" in lacks:
+        rows = sum(n_words(one) for one in wanted)
+    else:
+        rows = sum(len(pieces) for pieces in model.cut(wanted)) if wanted else 0
     size = estimate(spec, rows, len(keys)) if keys else 0
     repeated = len(documents) - len(distinct)
-    return Plan(len(documents), len(distinct) - len(keys), repeated, len(keys), rows, size)
+    return Plan(len(documents), len(distinct) - len(keys), repeated, len(keys), rows, size, lacks)
 
 
 def encode(

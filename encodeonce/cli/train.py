@@ -11,6 +11,7 @@ from .options import json_option, set_option
 if TYPE_CHECKING:
     from ..train.settings import Settings
     from .config import Config
+    from .dry_run import DryRun
     from .learning import Material, Trained
 
 __all__ = ["train"]
@@ -18,15 +19,19 @@ __all__ = ["train"]
 
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--output", "-o", "run", required=True, type=click.Path(file_okay=False, path_type=Path), help="RUN.")
+@click.option("--output", "-o", "run", type=click.Path(file_okay=False, path_type=Path), help="RUN.")
+@click.option("--dry-run", is_flag=True, help="Check config, data and encoder, say what would be done, and do nothing.")
 @set_option
 @json_option
-def train(config: Path, run: Path, changes: tuple[str, ...], as_json: bool) -> None:
+def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...], as_json: bool) -> None:
     """Encode what is missing, train, and save a run.
 
     A run that was interrupted goes on where it was when the same command is given again. RUN holds the resolved
-    config, adapter and heads as safetensors, what made the stored views, a model card and a log.
+    config, adapter and heads as safetensors, what made the stored views, a model card and a log. A dry run needs
+    nothing of the encoder but its config.json.
     """
+    if run is None and not dry_run:
+        raise click.UsageError("Missing option '--output' / '-o'.")
     from .config import load
 
     chosen = load(config, changes)
@@ -36,6 +41,12 @@ def train(config: Path, run: Path, changes: tuple[str, ...], as_json: bool) -> N
 
     own = contender(chosen)
     settings, variant = own.training(chosen), own.settings()
+    if run is None or dry_run:
+        from .dry_run import dry_run as tried
+
+        found = tried(chosen, settings, variant)
+        click.echo(json.dumps(found.to_json()) if as_json else _dry_text(found))
+        return
     material = learning.prepare(chosen, [variant])
     done = learning.train(material, variant, settings, folder=run)
     _save(chosen, material, done, settings, run)
@@ -106,3 +117,22 @@ def _text(material: "Material", done: "Trained", run: Path) -> str:
         f"train: {done.fit.steps:,} batches, {1000 * done.fit.seconds_per_batch:.1f} ms each, {done.fit.seconds:.1f} s"
     )
     return "\n".join([aligned(header, lines), "", stored + loaded, speed, f"saved: {run}"])
+
+
+def _dry_text(found: "DryRun") -> str:
+    plan, layers = found.store, ", ".join(map(str, found.layers))
+    at_least = "at least " if "vocabulary" in plan.lacks else ""
+    examples = ", ".join(f"{split} {count:,}" for split, count in found.examples.items())
+    labels = ", ".join(f"{task} {count:,} labels" for task, count in found.labels.items())
+    parameters = ", ".join(f"{task} {count:,}" for task, count in found.parameters.items())
+    lines = [
+        f"encoder    {found.encoder}: layers {layers}, width {found.width:,}",
+        f"data       {examples}; {labels}",
+        f"to store   {at_least}{plan.rows:,} rows of {plan.missing:,} documents, {plan.bytes:,} bytes",
+        f"training   {found.method}, {at_least if found.bounded else ''}{found.batches_per_epoch:,} batches an epoch, "
+        f"{found.steps:,} steps",
+        f"trainable  {parameters} parameters",
+    ]
+    if plan.lacks:
+        lines.append(f"lacking    the encoder has no {' and no '.join(plan.lacks)}: nothing can be encoded yet")
+    return "\n".join([*lines, "Nothing was written."])

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import EncoderError
 
-__all__ = ["load_and_grow", "load_model", "quiet"]
+__all__ = ["hollow_model", "load_and_grow", "load_model", "quiet"]
 
 SPARE = ("pooler.",)
 """Weights that no view needs."""
@@ -35,6 +35,20 @@ def load_model(auto: str, folder: Path, **config: Any) -> Any:
     Raises EncoderError where it cannot be read, and where weights of the blocks are missing: they would be random.
     """
     return load_and_grow(auto, folder, (), **config)[0]
+
+
+def hollow_model(auto: str, folder: Path) -> Any:
+    """The model that config.json describes, on the "meta" device; EncoderError where no such model can be made."""
+    import torch
+    import transformers
+
+    with quiet():
+        try:
+            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
+            with torch.device("meta"):
+                return getattr(transformers, auto).from_config(config)
+        except (OSError, ValueError, RuntimeError, KeyError, AttributeError) as problem:
+            raise EncoderError(f"{folder}: config.json describes no model that can be made: {problem}") from problem
 
 
 def load_and_grow(auto: str, folder: Path, new: tuple[str, ...], **config: Any) -> tuple[Any, list[str]]:

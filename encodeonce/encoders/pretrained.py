@@ -8,6 +8,7 @@ Axes: L views   T rows of an item   D width
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,7 @@ class Pretrained:
 
     def _tokenizer_limit(self) -> float:
         path = self.path / "tokenizer_config.json"
-        return float(checkpoint.read_json(path).get("model_max_length") or 0) if path.is_file() else 0
+        return float(checkpoint.read_json(path).get("model_max_length") or 0) if path.is_file() else 0.0
 
     @property
     def shape(self) -> Shape:
@@ -132,6 +133,32 @@ class Pretrained:
             )
         return chosen
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What the folder must still be given before anything can be encoded: "weights", "vocabulary"."""
+        groups = {"weights": checkpoint.WEIGHT_FILES, "vocabulary": checkpoint.VOCABULARY_FILES}
+        return tuple(what for what, names in groups.items() if not any((self.path / n).is_file() for n in names))
+
+    def outline(self, layers: str | int | Sequence[int] = "all", dtype: str = "fp16") -> Spec:
+        """The Spec as far as config.json tells, without the three hashes: for what something would cost. No store has
+        it."""
+        return Spec(
+            encoder=self.name,
+            revision=self.revision,
+            weights="",
+            config="",
+            tokenizer="",
+            n_blocks=self.n_blocks,
+            width=self.width,
+            layers=self.layers(layers),
+            window=self.window,
+            overlap=self.overlap,
+            compute=self.compute,
+            dtype=dtype,
+            first_position=self.first_position,
+            segment=self.segment,
+        )
+
     def spec(self, layers: str | int | Sequence[int] = "all", dtype: str = "fp16") -> Spec:
         """What would make the vectors: three hashes of files and the settings. Loads nothing.
 
@@ -148,22 +175,7 @@ class Pretrained:
             )
             self._hashed = (stamp, hashes)
         weights, config_digest, tokenizer = self._hashed[1]
-        return Spec(
-            encoder=self.name,
-            revision=self.revision,
-            weights=weights,
-            config=config_digest,
-            tokenizer=tokenizer,
-            n_blocks=self.n_blocks,
-            width=self.width,
-            layers=self.layers(layers),
-            window=self.window,
-            overlap=self.overlap,
-            compute=self.compute,
-            dtype=dtype,
-            first_position=self.first_position,
-            segment=self.segment,
-        )
+        return replace(self.outline(layers, dtype), weights=weights, config=config_digest, tokenizer=tokenizer)
 
     @cached_property
     def _cutter(self) -> "Cutter":
@@ -205,6 +217,11 @@ class Pretrained:
         from .masked_lm import MaskedLM
 
         return MaskedLM.load(self.path)
+
+    def hollow(self) -> "Stack":
+        """The model without its weights, which need not be there: what it is made of can be counted, nothing run."""
+        hollow: Stack = resolve("encoders", self.family).hollow(self.path)
+        return hollow
 
     def encode(
         self, pieces: Sequence[Pieces], layers: str | int | Sequence[int] = "all"

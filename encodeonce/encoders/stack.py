@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError, EncoderError
 from ..types import Edit
 from .checkpoint import n_blocks, usable_window, width
-from .loading import load_model
+from .loading import hollow_model, load_model
 from .slots import edited
 
 __all__ = ["MaskedPaths", "PostNormPaths", "Segments", "Stack", "additive", "distances", "ranks"]
@@ -110,6 +110,11 @@ class Stack(nn.Module, ABC):
         Raises EncoderError where it cannot be read, or lacks a weight that the blocks need (a pooler may be missing).
         """
         return cls(load_model(cls.AUTO, folder))
+
+    @classmethod
+    def hollow(cls, folder: Path) -> "Stack":
+        """The model of a folder's config.json, without weights: parameters have shapes and no values ("meta")."""
+        return cls(hollow_model(cls.AUTO, folder))
 
     def train(self, mode: bool = True) -> "Stack":
         """Does nothing: stored vectors are those of eval mode, and must stay comparable (spec A-17)."""

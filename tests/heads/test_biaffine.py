@@ -1,6 +1,7 @@
 """The parser against its formula, its decoders, and the init losses of CA18.   Axes: R rows  D width  W words"""
 
 import json
+import math
 from math import log
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
@@ -140,6 +143,31 @@ def test_every_answer_is_a_tree_of_its_kind(tree: str) -> None:
                 assert list(one.heads) == best
             if tree == "eisner" or (tree == "greedy-then-tree" and not is_tree(best)):
                 assert is_projective(one.heads)
+
+
+@given(data=st.data(), tree=st.sampled_from(TREES))
+def test_no_scores_whatever_make_anything_but_trees(data: st.DataObject, tree: str) -> None:
+    """Ties, circles, several roots, impossible arcs and the largest numbers, for several items at once."""
+    counts = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3))
+    values = st.one_of(
+        st.sampled_from([0.0, 1.0, -1.0, -math.inf, 3e38, -3e38]), st.floats(allow_nan=False, allow_infinity=False)
+    )
+    arcs = torch.full((sum(counts), max(counts) + 1), -torch.inf, dtype=torch.float64)
+    w = 0
+    for n in counts:
+        for _ in range(n):
+            arcs[w, : n + 1] = torch.tensor(
+                data.draw(st.lists(values, min_size=n + 1, max_size=n + 1)), dtype=torch.float64
+            )
+            w += 1
+    of, feature = rows(*counts), torch.randn(sum(counts) + len(counts), 4, dtype=torch.float64)
+    head = parser(tree=tree)
+    trees = head.decode(TreeScores(arcs, feature, feature, of.lengths), of)
+    assert [len(one.heads) for one in trees] == counts
+    for one in trees:
+        assert is_tree(one.heads)
+        assert one.heads.count(0) == 1
+        assert tree == "mst" or is_projective(one.heads) or tree == "greedy-then-tree"
 
 
 def test_labels_are_the_best_under_the_trees_head() -> None:

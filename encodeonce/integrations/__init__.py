@@ -1,0 +1,1 @@
+"""encodeonce under the conventions of other libraries."""

@@ -1,0 +1,114 @@
+"""What an estimator learns from: texts as documents, their stored vectors, and which unlabelled texts are copies.
+
+Axes: N items   M unlabelled items   C classes
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..encoders.pooled import Pooled
+from ..encoders.pretrained import Pretrained
+from ..errors import DataError
+from ..methods.fewshot.features import Vectors
+from ..store import Store
+from ..types import Document, Spec
+
+__all__ = ["Material", "TextVectors", "as_documents", "copies", "folds_of"]
+
+
+class TextVectors:
+    """Pooled views of texts, each text encoded once: into the store at `path`, or where it is None into memory.
+
+    The vectors are fp32 in both, so that an answer does not depend on where they are kept.
+    """
+
+    def __init__(self, model: Pretrained, path: Path | None = None) -> None:
+        self.pooled = Pooled(model, "text")
+        self.spec: Spec = self.pooled.spec("all", "fp32")
+        self.store = None if path is None else Store.open(path, self.spec)
+        self._held: dict[str, Float[np.ndarray, "L D"]] = {}
+
+    def __call__(self, documents: Sequence[Document]) -> Vectors:
+        """Of each document; the two texts of a pair each by itself."""
+        first = [Document(d.id, text=d.text, place=d.place) for d in documents]
+        if not documents or not documents[0].pair:
+            return Vectors(self._views(first))
+        second = [Document(d.id, text=d.pair, place=d.place) for d in documents]
+        both = self._views([*first, *second])
+        return Vectors(both[: len(first)], both[len(first) :])
+
+    def _views(self, documents: Sequence[Document]) -> Float[np.ndarray, "N L D"]:
+        keys = [document.key_in("text") for document in documents]
+        if self.store is not None:
+            self.store.fill(documents, self.pooled)
+            return self.store.batch(self.store.index(keys)).views.numpy().transpose(1, 0, 2)
+        lacking = {key: document for key, document in zip(keys, documents, strict=True) if key not in self._held}
+        for position, views in self.pooled.encode(self.pooled.cut(list(lacking.values())), "all"):
+            self._held[list(lacking)[position]] = views[:, 0]
+        return np.stack([self._held[key] for key in keys])
+
+
+@dataclass(frozen=True)
+class Material:
+    """Labelled items, their one-hot `targets`, and for each the places of its copies among the unlabelled ones."""
+
+    documents: Sequence[Document]
+    vectors: Vectors
+    targets: Float[np.ndarray, "N C"]
+    exclude: Sequence[Sequence[int]]
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def take(self, items: Int[np.ndarray, " K"]) -> "Material":
+        """These items."""
+        return Material(
+            [self.documents[i] for i in items],
+            self.vectors.take(items),
+            self.targets[items],
+            [self.exclude[i] for i in items],
+        )
+
+
+def as_documents(texts: Sequence[str | tuple[str, str]], what: str) -> list[Document]:
+    """Texts, or pairs of texts, as documents named "WHAT 1", "WHAT 2", ...
+
+    Raises DataError for an empty text, and where single texts and pairs are mixed.
+    """
+    shown = [(one, "") if isinstance(one, str) else (one[0], one[1]) for one in texts]
+    pairs = [not isinstance(one, str) for one in texts]
+    if len(set(pairs)) > 1:
+        raise DataError(f"{what} {pairs.index(not pairs[0]) + 1}: single texts and pairs of texts cannot be mixed.")
+    for place, (text, pair) in enumerate(shown):
+        if not text.strip() or (pairs[place] and not pair.strip()):
+            raise DataError(f"{what} {place + 1} is empty. Give it a text, or leave it out.")
+    return [Document(f"{what} {place + 1}", text=text, pair=pair) for place, (text, pair) in enumerate(shown)]
+
+
+def copies(documents: Sequence[Document], corpus: Sequence[str]) -> list[list[int]]:
+    """For each document the places in `corpus`, keys of documents, of the same content."""
+    places = defaultdict(list)
+    for place, key in enumerate(corpus):
+        places[key].append(place)
+    return [places.get(document.key, []) for document in documents]
+
+
+def folds_of(
+    documents: Sequence[Document], classes: Int[np.ndarray, " N"], folds: int, seed: int
+) -> Int[np.ndarray, " N"]:
+    """The fold of each item: classes spread evenly, items of the same content together."""
+    fold: dict[str, int] = {}
+    order = np.random.default_rng(seed).permutation(len(documents))
+    turn = 0
+    for label in np.unique(classes):
+        for place in order[classes[order] == label]:
+            key = documents[place].key
+            if key not in fold:
+                fold[key] = turn % folds
+                turn += 1
+    return np.array([fold[document.key] for document in documents])

@@ -1,0 +1,91 @@
+"""A fitted few-shot estimator on disk.
+
+FOLDER/config.json          schema, the Spec of the vectors, classes, weights, what was tried; written last
+FOLDER/model.safetensors    the probes, named METHOD/ARRAY
+FOLDER/finetune/            a saved run (`serve.bundle`), where fine-tuning has a weight
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load as arrays_of
+from safetensors.numpy import save as array_bytes
+
+from ..encoders.pretrained import Pretrained
+from ..errors import RunError
+from ..methods.fewshot import Probe, TrainedProbe
+from ..serve import bundle
+from ..serve.predictor import Predictor
+from ..train.atomic import json_bytes, write_bytes
+from ..types import Spec
+
+__all__ = ["save", "saved", "trained"]
+
+SCHEMA = 1
+KIND = "few_shot"
+TUNED = "finetune"
+
+
+def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[str, TrainedProbe | Predictor]) -> None:
+    """Write it; a folder that already holds one is replaced file by file, config.json last."""
+    probes = {name: own for name, own in methods.items() if isinstance(own, TrainedProbe)}
+    arrays = {
+        f"{name}/{key}": np.ascontiguousarray(array)
+        for name, own in probes.items()
+        for key, array in own.arrays().items()
+    }
+    content = array_bytes(arrays)
+    for own in methods.values():
+        if isinstance(own, Predictor):
+            bundle.save(own.run, folder / TUNED)
+    write_bytes(folder / "model.safetensors", content)
+    config = {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "spec": spec.to_json(),
+        **values,
+        "probes": {name: own.probe.to_json() for name, own in probes.items()},
+        "model_sha256": hashlib.sha256(content).hexdigest(),
+    }
+    write_bytes(folder / "config.json", json_bytes(config))
+
+
+def saved(folder: Path) -> tuple[dict[str, Any], Spec]:
+    """The values of config.json and the Spec of the vectors. RunError where there is no such estimator."""
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["schema"] != SCHEMA or values["kind"] != KIND:
+            raise RunError(f"{path}: schema {values['schema']!r} of {values['kind']!r}; this reads {SCHEMA} of {KIND}.")
+        return dict(values), Spec.from_json(values["spec"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise RunError(f"{path} is not the config of a saved few-shot estimator: {problem!r}.") from None
+
+
+def trained(
+    folder: Path, values: Mapping[str, Any], spec: Spec, here: Spec, model: Pretrained
+) -> dict[str, TrainedProbe | Predictor]:
+    """The trained methods. RunError for changed files, and naming each difference between the encoders."""
+    differences = spec.differences(here)
+    if differences:
+        raise RunError(
+            f"{folder} was trained on vectors of {spec.encoder}, and {here.encoder} makes others (here: the saved one):"
+            f" {'; '.join(differences)}."
+        )
+    path = folder / "model.safetensors"
+    content = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != values["model_sha256"]:
+        raise RunError(f"{path} is not the file config.json was written for: copy the folder again.")
+    arrays = arrays_of(content)
+    found: dict[str, TrainedProbe | Predictor] = {}
+    for name in values["mixture"]["weights"]:
+        if name == TUNED:
+            found[name] = Predictor(bundle.load(folder / TUNED, model), encoder=model)
+            continue
+        own = {key.removeprefix(f"{name}/"): array for key, array in arrays.items() if key.startswith(f"{name}/")}
+        found[name] = TrainedProbe.from_arrays(Probe(**values["probes"][name]), own)
+    return found

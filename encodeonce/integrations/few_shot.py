@@ -1,0 +1,291 @@
+"""A classifier from a handful of labelled texts, under scikit-learn's conventions.
+
+    model = FewShot("all-MiniLM-L6-v2").fit(texts, labels, unlabelled=more_texts)
+    model.predict(["a fine film"]);  model.predict_proba(["a fine film"])
+
+Several methods are tried by cross-validation on the labels: probes on stored vectors, late fusion with the neighbours
+among the unlabelled texts, fine-tuning. They answer together, weighted by how likely they made the labels that they had
+not seen (`methods.fewshot.mixture`); a method of little weight is left out. The rest are trained on all labels.
+
+Axes: N items   C classes
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..encoders.pretrained import Pretrained
+from ..errors import ConfigError, DataError, RunError
+from ..methods.fewshot import PROBES, Mixture, TrainedProbe, stacked
+from ..serve.predictor import Predictor
+from ..types import Document
+from ._material import Material, TextVectors, as_documents, copies, folds_of
+from ._saved import save, saved, trained
+from ._tuned import answers_of, fits_window, tuned
+
+__all__ = ["METHODS", "FewShot", "Tried"]
+
+log = logging.getLogger("encodeonce")
+
+METHODS = ("probe", "layers", "late", "self_training", "finetune")
+"""What is tried unless said otherwise; those that need unlabelled texts only where there are some."""
+
+Texts = Sequence[str | tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One method on held-out labels: accuracy in per cent, mean log-likelihood (natural, after cooling), its weight in
+    the mixture (0: left out), wall seconds of its cross-validation. The mixture itself stands last, of weight 1."""
+
+    name: str
+    accuracy: float
+    log_likelihood: float
+    weight: float
+    temperature: float
+    seconds: float
+
+
+class FewShot:
+    """`encoder` is a folder, a hub name, or a `Pretrained`.
+
+    `methods` are those to try: "finetune", and names of `methods.fewshot.PROBES`. `folds` is the number of parts of the
+    cross-validation (fewer where a class has fewer examples); `steps` and the two learning rates are fine-tuning's,
+    `compute` its number type. `store` keeps the vectors of all texts in a folder, so that a next run encodes nothing.
+
+    After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        *,
+        methods: Sequence[str] = METHODS,
+        folds: int = 4,
+        steps: int = 40,
+        learning_rate: float = 2e-3,
+        encoder_learning_rate: float = 1e-4,
+        compute: str = "bf16",
+        store: str | Path | None = None,
+        seed: int = 42,
+    ) -> None:
+        self.encoder, self.methods, self.folds, self.steps = encoder, methods, folds, steps
+        self.learning_rate, self.encoder_learning_rate = learning_rate, encoder_learning_rate
+        self.compute, self.store, self.seed = compute, store, seed
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name."""
+        names = ("encoder", "methods", "folds", "steps", "learning_rate", "encoder_learning_rate", "compute", "store")
+        return {name: getattr(self, name) for name in (*names, "seed")}
+
+    def set_params(self, **values: Any) -> "FewShot":
+        """Replace some of them. ConfigError for an unknown name."""
+        unknown = sorted(set(values) - set(self.get_params()))
+        if unknown:
+            raise ConfigError(f"no parameter {unknown[0]!r}. There is: {', '.join(self.get_params())}.")
+        for name, value in values.items():
+            setattr(self, name, value)
+        for name in ("model", "_vectors"):  # made from parameters at first use
+            self.__dict__.pop(name, None)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of an estimator: a classifier of lists of texts, which needs labels."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
+        )
+
+    @cached_property
+    def model(self) -> Pretrained:
+        """The encoder; loaded at the first vector."""
+        return self.encoder if isinstance(self.encoder, Pretrained) else Pretrained(self.encoder)
+
+    @cached_property
+    def _vectors(self) -> TextVectors:
+        return TextVectors(self.model, None if self.store is None else Path(self.store))
+
+    def fit(self, texts: Texts, labels: Sequence[Any], unlabelled: Texts = ()) -> "FewShot":
+        """Try, choose, and train on all labels. Pairs of texts are given as two-tuples, labels as any sortable values.
+
+        Raises DataError where texts and labels differ in number, for a single class, for a class with one example, and
+        for an empty text; ConfigError for an unknown method, or for one that needs unlabelled texts where there is
+        none; TooFewVectors where they are fewer than the neighbours asked for.
+        """
+        documents = as_documents(texts, "text")
+        if len(documents) != len(labels):
+            raise DataError(f"{len(documents)} texts and {len(labels)} labels: give each text one label.")
+        self.classes_, index = np.unique(np.asarray(labels), return_inverse=True)
+        self._check(index)
+        corpus = as_documents(unlabelled, "unlabelled text")
+        names = self._names(bool(corpus))
+        self._corpus = [document.key for document in corpus]
+        self._corpus_vectors = self._vectors(corpus) if corpus else None
+        material = self._material(documents, np.eye(len(self.classes_))[index])
+        held_out, seconds = self._cross_validated(names, material, index)
+        self.mixture_ = stacked(held_out, index)
+        self.tried_ = _report(held_out, self.mixture_, index, seconds)
+        self._trained = {name: self._train(name, material) for name in self.mixture_.weights}
+        log.info("%s", self.summary())
+        return self
+
+    def predict_proba(self, texts: Texts) -> Float[np.ndarray, "N C"]:
+        """A probability for each of `classes_`; lines sum to 1. DataError for an empty text."""
+        self._need_fit()
+        documents = as_documents(texts, "text")
+        if not documents:
+            return np.zeros((0, len(self.classes_)))
+        material = self._material(documents, np.zeros((len(documents), len(self.classes_))))
+        answers = {name: self._answer(trained, material) for name, trained in self._trained.items()}
+        return self.mixture_.mixed(answers)
+
+    def predict(self, texts: Texts) -> np.ndarray:
+        """The likeliest class of each text."""
+        best = self.predict_proba(texts).argmax(1)
+        found: np.ndarray = self.classes_[best]
+        return found
+
+    def score(self, texts: Texts, labels: Sequence[Any]) -> float:
+        """Accuracy, from 0 to 1."""
+        return float(np.mean(self.predict(texts) == np.asarray(labels)))
+
+    def summary(self) -> str:
+        """What was chosen, and by how much, in a sentence."""
+        self._need_fit()
+        *single, mixed = self.tried_
+        parts = ", ".join(f"{one.name} {one.weight:.2f}" for one in single if one.weight)
+        best = max(single, key=lambda one: one.accuracy)
+        gain = mixed.accuracy - best.accuracy
+        return (
+            f"chosen: {parts}; {mixed.accuracy:.1f} % of the held-out labels right, {gain:+.1f} against the best single"
+            f" method ({best.name}, {best.accuracy:.1f} %)"
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Into a folder that `load` reads: what was trained and no encoder, whose hashes are kept instead."""
+        self._need_fit()
+        values = {
+            "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store")},
+            "classes": self.classes_.tolist(),
+            "mixture": asdict(self.mixture_),
+            "tried": [asdict(one) for one in self.tried_],
+            "corpus": self._corpus,
+        }
+        save(Path(folder), self._vectors.spec, values, self._trained)
+
+    @classmethod
+    def load(cls, folder: str | Path, encoder: Any = None, store: str | Path | None = None) -> "FewShot":
+        """A saved estimator, with the same answers as before. `encoder` where it is not under the name it had.
+
+        RunError names a file that is missing or changed, and each difference of another encoder.
+        """
+        values, spec = saved(Path(folder))
+        model = cls(spec.encoder if encoder is None else encoder, store=store, **values["parameters"])
+        model._trained = trained(Path(folder), values, spec, model._vectors.spec, model.model)
+        model.classes_ = np.asarray(values["classes"])
+        model.mixture_ = Mixture(**values["mixture"])
+        model.tried_ = tuple(Tried(**one) for one in values["tried"])
+        model._corpus, model._corpus_vectors = values["corpus"], None
+        return model
+
+    def _check(self, index: np.ndarray) -> None:
+        counts = np.bincount(index)
+        if len(counts) < 2:
+            raise DataError(f"all {len(index)} labels are {self.classes_.tolist()}: a classifier needs two classes.")
+        if counts.min() < 2:
+            alone = self.classes_.tolist()[int(counts.argmin())]
+            raise DataError(f"class {alone!r} has one example; cross-validation needs at least two of each class.")
+        if self.folds < 2:
+            raise ConfigError(f"folds={self.folds} must be at least 2.")
+
+    def _names(self, corpus: bool) -> list[str]:
+        """The methods to try. By default those that can be; a method named by the caller must be possible."""
+        known = [*PROBES, "finetune"]
+        for name in self.methods:
+            if name not in known:
+                raise ConfigError(f"method {name!r} is not known. There is: {', '.join(known)}.")
+        needing = [name for name in self.methods if name in PROBES and PROBES[name].unlabelled]
+        if needing and not corpus:
+            if tuple(self.methods) != METHODS:
+                raise ConfigError(f"method {needing[0]!r} needs unlabelled texts: give fit(..., unlabelled=texts).")
+            log.info("no unlabelled texts: %s not tried", ", ".join(needing))
+        return [name for name in self.methods if corpus or name not in needing]
+
+    def _material(self, documents: Sequence[Document], targets: Float[np.ndarray, "N C"]) -> Material:
+        exclude = copies(documents, self._corpus)
+        found = sum(map(bool, exclude))
+        if found:
+            log.info("%d of %d texts are among the unlabelled ones; no text is its own neighbour", found, len(exclude))
+        return Material(documents, self._vectors(documents), targets, exclude)
+
+    def _cross_validated(
+        self, names: Sequence[str], material: Material, index: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        folds = folds_of(material.documents, index, min(self.folds, int(np.bincount(index).min())), self.seed)
+        held_out, seconds = {}, {}
+        for name in names:
+            began = time.perf_counter()
+            answers = np.zeros(material.targets.shape)
+            for fold in np.unique(folds):
+                seen, unseen = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+                answers[unseen] = self._answer(self._train(name, material.take(seen)), material.take(unseen))
+            held_out[name], seconds[name] = answers, time.perf_counter() - began
+        return held_out, seconds
+
+    def _train(self, name: str, material: Material) -> TrainedProbe | Predictor:
+        if name != "finetune":
+            return PROBES[name].train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
+        fits = np.flatnonzero(fits_window(self.model, material.documents))
+        if len(fits) < len(material):
+            log.warning("%d of %d texts are too long to be fine-tuned on", len(material) - len(fits), len(material))
+        own = material.take(fits)
+        return tuned(
+            self.model,
+            own.documents,
+            own.targets.argmax(1),
+            steps=self.steps,
+            rates=(self.learning_rate, self.encoder_learning_rate),
+            compute=self.compute,
+            seed=self.seed,
+        )
+
+    def _answer(self, trained: TrainedProbe | Predictor, material: Material) -> Float[np.ndarray, "N C"]:
+        if isinstance(trained, TrainedProbe):
+            return trained.probabilities(material.vectors, material.exclude)
+        return answers_of(trained, self.model, material.documents, len(self.classes_))
+
+    def _need_fit(self) -> None:
+        if not hasattr(self, "mixture_"):
+            raise RunError("this estimator is not fitted yet: call fit(texts, labels) first.")
+
+
+def _report(
+    held_out: Mapping[str, np.ndarray], mixture: Mixture, index: np.ndarray, seconds: Mapping[str, float]
+) -> tuple[Tried, ...]:
+    everything = {**held_out, "mixture": mixture.mixed(held_out)}
+    weights = {**dict.fromkeys(held_out, 0.0), **mixture.weights, "mixture": 1.0}
+    found = []
+    for name, answers in everything.items():
+        right = answers[np.arange(len(index)), index]
+        found.append(
+            Tried(
+                name,
+                accuracy=float(100 * np.mean(answers.argmax(1) == index)),
+                log_likelihood=float(np.log(np.maximum(right, 1e-12)).mean()),
+                weight=weights[name],
+                temperature=mixture.temperatures.get(name, 1.0),
+                seconds=seconds.get(name, sum(seconds.values())),
+            )
+        )
+    return tuple(found)

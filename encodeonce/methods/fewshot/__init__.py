@@ -1,0 +1,22 @@
+"""Learning from a handful of labels: prompts over the encoder, probes on stored vectors, mixtures of them."""
+
+from .features import FORMS, Vectors, features
+from .mixture import Mixture, stacked
+from .probe import PROBES, Probe, TrainedProbe
+from .prompted import Prompted, prompted
+from .side import SIDES, side_rows
+
+__all__ = [
+    "FORMS",
+    "PROBES",
+    "SIDES",
+    "Mixture",
+    "Probe",
+    "Prompted",
+    "TrainedProbe",
+    "Vectors",
+    "features",
+    "prompted",
+    "side_rows",
+    "stacked",
+]

@@ -1,0 +1,81 @@
+"""A mixture of what several methods say, its weights learned from answers to examples they had not seen.
+
+    p(y | x) = sum_m w_m q_m(y | x),   q_m proportional to p_m ^ (1 / T_m)
+
+T_m cools a method that is too sure of itself: the one of `TEMPERATURES` under which its held-out answers are likeliest.
+The weights maximise the held-out log-likelihood of the mixture, with a Dirichlet prior that is worth `PRIOR` examples a
+method (stacking of predictive distributions, Yao et al. 2018), by expectation maximisation.
+
+Axes: A methods   N items   C classes
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ...errors import ConfigError
+
+__all__ = ["Mixture", "cooled", "stacked"]
+
+TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 8.0, 12.0)
+PRIOR = 2.0
+LEAST = 0.05
+"""A method with a smaller weight is left out."""
+
+ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """`weights` and `temperatures` of the methods that are kept; weights sum to 1."""
+
+    weights: Mapping[str, float]
+    temperatures: Mapping[str, float]
+
+    def mixed(self, answers: Mapping[str, Float[np.ndarray, "N C"]]) -> Float[np.ndarray, "N C"]:
+        """Of the kept methods' probabilities. ConfigError names a method whose answers are missing."""
+        missing = sorted(set(self.weights) - set(answers))
+        if missing:
+            raise ConfigError(f"no answers of {', '.join(missing)}, which the mixture needs.")
+        parts = [w * cooled(answers[name], self.temperatures[name]) for name, w in self.weights.items()]
+        total: np.ndarray = np.sum(parts, axis=0)
+        return total
+
+
+def cooled(answers: Float[np.ndarray, "N C"], temperature: float) -> Float[np.ndarray, "N C"]:
+    """Probabilities to the power 1 / temperature, scaled to sum to 1; 1e-12 stands for 0."""
+    powers = np.log(np.maximum(answers, 1e-12)) / temperature
+    powers = np.exp(powers - powers.max(1, keepdims=True))
+    result: np.ndarray = powers / powers.sum(1, keepdims=True)
+    return result
+
+
+def stacked(held_out: Mapping[str, Float[np.ndarray, "N C"]], gold: Int[np.ndarray, " N"]) -> Mixture:
+    """From each method's answers to examples that it was not trained on. ConfigError where there is none."""
+    if not held_out or not len(gold):
+        raise ConfigError("a mixture needs at least one method and one held-out example.")
+    places = np.arange(len(gold))
+    temperatures = {
+        name: max(TEMPERATURES, key=lambda t: float(np.log(cooled(own, t)[places, gold]).sum()) - 0.5 * abs(np.log(t)))
+        for name, own in held_out.items()
+    }
+    names = list(held_out)
+    right = np.stack([cooled(held_out[name], temperatures[name])[places, gold] for name in names])
+    weights = _weights(right)
+    kept = [i for i in range(len(names)) if weights[i] >= LEAST] or [int(weights.argmax())]
+    weights = _weights(right[kept])
+    chosen = {names[i]: float(weight) for i, weight in zip(kept, weights, strict=True)}
+    return Mixture(chosen, {name: temperatures[name] for name in chosen})
+
+
+def _weights(right: Float[np.ndarray, "A N"]) -> Float[np.ndarray, " A"]:
+    """Mixture weights from the probability each method gave the gold label."""
+    n_methods, n_items = right.shape
+    weights = np.full(n_methods, 1 / n_methods)
+    for _ in range(ROUNDS):
+        shares = weights[:, None] * right
+        shares = shares / shares.sum(0)
+        weights = (shares.sum(1) + PRIOR) / (n_items + PRIOR * n_methods)
+    return weights

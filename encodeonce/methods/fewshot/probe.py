@@ -1,0 +1,141 @@
+"""Probes on stored vectors: logistic regression on features, with a side row or with labels of its own making.
+
+Axes: N items   M unlabelled items   F features   C classes
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ...errors import ConfigError
+from ...nn.logistic import Logistic, logistic
+from .features import FORMS, Vectors, features
+from .side import SIDES, side_rows
+
+__all__ = ["PROBES", "Probe", "TrainedProbe"]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What is tried: the features' form, the penalty, a side row ("": none) of `k` unlabelled rows and its weight.
+
+    `rounds` of self-training give every unlabelled item the label that the probe thinks likeliest, classes balanced,
+    and train again with all of them together counting `trust` times the labelled ones.
+    """
+
+    form: str = "layers"
+    ridge: float = 0.1
+    side: str = ""
+    k: int = 64
+    weight: float = 1.0
+    rounds: int = 0
+    trust: float = 0.3
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS or self.side not in ("", *SIDES):
+            raise ConfigError(
+                f"form={self.form!r}, side={self.side!r}: forms are {', '.join(FORMS)}, sides {', '.join(SIDES)}."
+            )
+        if self.ridge <= 0 or self.k < 1 or self.rounds < 0 or self.trust <= 0:
+            raise ConfigError(
+                f"ridge={self.ridge}, k={self.k}, rounds={self.rounds}, trust={self.trust}: k must be at least 1,"
+                " rounds 0 or more, the others greater than 0."
+            )
+
+    @property
+    def unlabelled(self) -> bool:
+        """Whether it needs unlabelled items."""
+        return bool(self.side or self.rounds)
+
+    def train(
+        self,
+        vectors: Vectors,
+        targets: Float[np.ndarray, "N C"],
+        corpus: Vectors | None = None,
+        exclude: Sequence[Sequence[int]] | None = None,
+    ) -> "TrainedProbe":
+        """On labelled items and, where it needs them, unlabelled ones; `exclude[n]` are copies of item n among these.
+
+        ConfigError where it needs unlabelled items and there is none.
+        """
+        if self.unlabelled and (corpus is None or not len(corpus)):
+            raise ConfigError(f"{self} needs unlabelled texts, and there is none.")
+        own = self.unlabelled and corpus is not None
+        other = features(corpus, self.form) if own and corpus is not None else None
+        rows = self._with_side(features(vectors, self.form), other, exclude)
+        found = logistic(rows, targets, self.ridge)
+        if self.rounds and other is not None:
+            everyone = self._with_side(other, other, [[place] for place in range(len(other))])
+            for _ in range(self.rounds):
+                found = self._again(rows, targets, everyone, found)
+        return TrainedProbe(self, found, other if self.side else None)
+
+    def _again(
+        self,
+        rows: Float[np.ndarray, "N F"],
+        targets: Float[np.ndarray, "N C"],
+        everyone: Float[np.ndarray, "M F"],
+        found: Logistic,
+    ) -> Logistic:
+        guessed = found.probabilities(everyone)
+        guessed = guessed / guessed.mean(0) * targets.mean(0)
+        labels = np.eye(targets.shape[1])[guessed.argmax(1)]
+        count = self.trust * len(rows) / len(everyone)
+        weights = np.concatenate([np.ones(len(rows)), np.full(len(everyone), count)])
+        return logistic(np.concatenate([rows, everyone]), np.concatenate([targets, labels]), self.ridge, weights)
+
+    def _with_side(
+        self,
+        rows: Float[np.ndarray, "N F"],
+        corpus: Float[np.ndarray, "M F"] | None,
+        exclude: Sequence[Sequence[int]] | None,
+    ) -> Float[np.ndarray, "N F"]:
+        if not self.side or corpus is None:
+            return rows
+        return rows + self.weight * side_rows(self.side, rows, corpus, self.k, exclude=exclude)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TrainedProbe:
+    """A probe with its parameters and, where it reads side rows, the features of the unlabelled items."""
+
+    probe: Probe
+    parameters: Logistic
+    corpus: Float[np.ndarray, "M F"] | None = None
+
+    def probabilities(
+        self, vectors: Vectors, exclude: Sequence[Sequence[int]] | None = None
+    ) -> Float[np.ndarray, "N C"]:
+        """Lines sum to 1. `exclude[n]` are copies of item n among the unlabelled ones."""
+        rows = features(vectors, self.probe.form)
+        return self.parameters.probabilities(self.probe._with_side(rows, self.corpus, exclude))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What is saved beside `Probe.to_json`."""
+        own = {"weight": self.parameters.weight, "bias": self.parameters.bias}
+        return own if self.corpus is None else {**own, "corpus": self.corpus}
+
+    @classmethod
+    def from_arrays(cls, probe: Probe, arrays: Mapping[str, np.ndarray]) -> "TrainedProbe":
+        """The inverse of `arrays`."""
+        return cls(probe, Logistic(arrays["weight"], arrays["bias"]), arrays.get("corpus"))
+
+
+PROBES: Mapping[str, Probe] = {
+    "probe": Probe(form="last", ridge=1.0),
+    "layers": Probe(),
+    "late": Probe(side="neighbours"),
+    "random": Probe(side="random"),
+    "shuffled": Probe(side="shuffled"),
+    "constant": Probe(side="constant"),
+    "components": Probe(side="components"),
+    "self_training": Probe(rounds=2),
+}
+"""Probes and controls by name."""

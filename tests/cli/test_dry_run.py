@@ -1,0 +1,131 @@
+"""Dry runs: everything is checked from a folder that holds a config.json and nothing else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from encodeonce.cli.config import load
+from encodeonce.cli.contenders import contender
+from encodeonce.cli.dry_run import dry_run
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.methods.finetune import Tuning
+
+Run = Callable[..., Any]
+LARGE = {
+    "bert-large": ("BertConfig", {"vocab_size": 28996, "hidden_size": 1024, "num_hidden_layers": 24}, 333_579_264),
+    "roberta-large": (
+        "RobertaConfig",
+        {"vocab_size": 50265, "hidden_size": 1024, "num_hidden_layers": 24, "max_position_embeddings": 514,
+         "type_vocab_size": 1},
+        355_359_744,
+    ),
+    "gpt2": ("GPT2Config", {}, 124_439_808),
+}  # fmt: skip
+"""Name -> config class of transformers, its values, parameters of the whole model with its pooler."""
+POOLER = {"bert-large": 1024 * 1025, "roberta-large": 1024 * 1025, "gpt2": 0}
+
+
+@pytest.fixture(scope="module", params=list(LARGE))
+def outline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A folder with the config.json of a published encoder."""
+    import transformers
+
+    kind, values, _ = LARGE[request.param]
+    if kind != "GPT2Config":
+        values = {**values, "num_attention_heads": 16, "intermediate_size": 4096}
+    folder = tmp_path_factory.mktemp(request.param)
+    getattr(transformers, kind)(**values).save_pretrained(folder)
+    return request.param, folder
+
+
+def config_of(folder: Path, encoder: object, corpus: Path, more: str = "") -> Path:
+    path = folder / "config.toml"
+    path.write_text(
+        f'encoder = "{encoder}"\nstore = "states"\ntasks = ["upos"]\nmethod = "adapted"\n[data]\n'
+        f'train = "{corpus}/train.conllu"\ndev = "{corpus}/dev.conllu"\n' + more
+    )
+    return path
+
+
+def test_bytes_steps_and_parameters_from_a_config_alone(
+    run: Run, outline: tuple[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    name, encoder = outline
+    config_of(tmp_path, encoder, corpus, "[train]\nnum_train_epochs = 3\nper_device_train_batch_size = 7\n")
+    found = json.loads(run("train", tmp_path / "config.toml", "--dry-run", "--json").stdout)
+    views, width = (13, 768) if name == "gpt2" else (25, 1024)
+    assert (found["width"], len(found["layers"])) == (width, views)
+    assert found["store"]["lacks"] == ["weights", "vocabulary"]
+    words, missing = found["store"]["rows"], found["store"]["missing"]
+    assert found["store"]["bytes"] >= words * views * width * 2
+    assert found["steps"] == 3 * -(-found["examples"]["train"] // 7) == 3 * found["batches_per_epoch"]
+    key, labels = 16, found["labels"]["upos"]
+    assert found["parameters"]["total"] > width * width + width * key + labels * width
+    encoded = json.loads(run("encode", tmp_path / "config.toml", "--dry-run", "--json").stdout)
+    assert {key: encoded[key] for key in found["store"]} == found["store"]
+    text = run("train", tmp_path / "config.toml", "--dry-run").stdout
+    assert f"at least {words:,} rows of {missing:,} documents" in text
+    assert "has no weights and no vocabulary: nothing can be encoded yet" in text
+    assert not (tmp_path / "states").exists()
+
+
+def test_parameters_of_whole_models_are_the_published_ones(
+    outline: tuple[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    """BERT-large has 333.6 million with the pooler that no view needs, RoBERTa-large 355.4 (spec A6), GPT-2 124.4.
+    Terms of rank 8 for query and value have 786,432 (spec A-09); GPT-2 has one product for query, key and value."""
+    pytest.importorskip("peft")
+    name, encoder = outline
+    config = load(config_of(tmp_path, encoder, corpus))
+    settings = contender(config).training(config)
+    found = dry_run(config, settings, Tuning("finetune"))
+    frozen = dry_run(config, settings, Tuning("finetune", live=0))
+    lora = dry_run(config, settings, Tuning("lora"))
+    assert lora.parameters["upos"] - frozen.parameters["upos"] == {"gpt2": 12 * 8 * (768 + 2304)}.get(name, 786_432)
+    own = found.parameters["upos"] - frozen.parameters["upos"]
+    assert own == LARGE[name][2] - POOLER[name]
+    stack = Pretrained(encoder).hollow()
+    assert all(parameter.device == torch.device("meta") for parameter in stack.parameters())
+
+
+def test_a_model_that_is_not_here_is_named(run: Run, corpus: Path, tmp_path: Path) -> None:
+    config_of(tmp_path, "org/no-such-model", corpus)
+    for command in ("encode", "train"):
+        done = run(command, tmp_path / "config.toml", "--dry-run", code=1)
+        assert "'org/no-such-model' is no folder here" in done.stderr
+        assert "Give a folder" in done.stderr
+
+
+def test_a_real_run_needs_a_place(run: Run, corpus: Path, tmp_path: Path) -> None:
+    assert "--output" in run("train", config_of(tmp_path, tmp_path, corpus), code=2).stderr
+
+
+PAPER = sorted((Path(__file__).parents[2] / "experiments" / "structures" / "paper").glob("*.toml"))
+
+
+TREE = "1\tcats\tcat\tNOUN\tN\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\tV\t_\t0\troot\t_\t_\n\n"
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_configs_are_whole(run: Run, shared: Path, path: Path, tmp_path: Path) -> None:
+    """Trained on what they score, as this is small, or on one tree; the encoder of a family by its config.json."""
+    import transformers
+
+    family = "GPT2Config" if "gpt2" in path.stem else "RobertaConfig" if "roberta" in path.stem else "BertConfig"
+    getattr(transformers, family)().save_pretrained(tmp_path / "encoder")
+    config = load(path)
+    assert config.encoder in {"bert-large-cased", "roberta-large", "gpt2", "gpt2-medium", "gpt2-large"}
+    assert all(Path(name).is_file() for split in ("train", "dev", "test") for name in getattr(config.data, split))
+    changes = [f"encoder={tmp_path / 'encoder'}", f"data.train={Path(config.data.test[0]).resolve()}"]
+    if path.stem.startswith(("ud", "parsing")):
+        (tmp_path / "tree.conllu").write_text(TREE)
+        changes += [f"data.{split}={tmp_path}/tree.conllu" for split in ("train", "dev", "test")]
+    settings = [part for change in changes for part in ("--set", change)]
+    found = json.loads(run("train", path, "--dry-run", "--json", *settings).stdout)
+    assert found["steps"] == config.train.num_train_epochs * found["batches_per_epoch"] > 0
+    assert (found["method"], set(found["labels"])) == ("adapted", set(config.tasks))
+    assert len(found["layers"]) == 13

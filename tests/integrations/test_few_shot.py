@@ -1,0 +1,170 @@
+"""The few-shot estimator: learns, says what it chose, keeps scikit-learn's conventions, reloads to the same answers."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.errors import ConfigError, DataError, RunError, TooFewVectors
+from encodeonce.integrations._material import as_documents, folds_of
+from encodeonce.integrations.few_shot import METHODS, FewShot
+
+Texts = tuple[list[str], list[str]]
+
+
+@pytest.fixture
+def encoder(checkpoint: Callable[..., Path]) -> Pretrained:
+    return Pretrained(checkpoint("bert"))
+
+
+def estimator(encoder: Any, **settings: Any) -> FewShot:
+    return FewShot(encoder, **{"folds": 2, "steps": 4, "compute": "fp32", **settings})
+
+
+def test_it_tries_all_chooses_and_reloads_to_the_same_answers(
+    encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = estimator(encoder)
+    with caplog.at_level(logging.INFO, logger="encodeonce"):
+        assert model.fit(*labelled, unlabelled=others[0]) is model
+    assert [one.name for one in model.tried_] == [*METHODS, "mixture"]
+    assert "chosen: " in caplog.text
+    assert model.summary() in caplog.text
+    weights = [one.weight for one in model.tried_[:-1]]
+    assert sum(weights) == pytest.approx(1)
+    assert model.score(*others) > 0.9
+    answers = model.predict_proba(others[0])
+    np.testing.assert_allclose(answers.sum(1), 1)
+    assert model.predict(others[0]).tolist() == model.classes_[answers.argmax(1)].tolist()
+    model.save(tmp_path / "saved")
+    again = FewShot.load(tmp_path / "saved", Pretrained(encoder.path))
+    np.testing.assert_array_equal(again.predict_proba(others[0]), answers)
+    assert again.summary() == model.summary()
+    assert again.classes_.tolist() == ["animals", "places"]
+
+
+def test_a_saved_fine_tuning_reloads_to_the_same_answers(
+    encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path
+) -> None:
+    model = estimator(encoder, methods=("finetune",)).fit(*labelled)
+    answers = model.predict_proba(others[0][:9])
+    model.save(tmp_path)
+    assert (tmp_path / "finetune" / "config.json").is_file()
+    np.testing.assert_array_equal(FewShot.load(tmp_path, encoder).predict_proba(others[0][:9]), answers)
+
+
+def test_an_answer_depends_on_its_own_text_alone(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
+    model = estimator(encoder, methods=("layers", "late", "self_training")).fit(*labelled, unlabelled=others[0])
+    together = model.predict_proba(others[0][:6])
+    alone = np.concatenate([model.predict_proba([text]) for text in others[0][:6]])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert model.predict_proba([]).shape == (0, 2)
+
+
+def test_a_store_gives_the_same_answers_and_encodes_nothing_twice(
+    encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path
+) -> None:
+    expected = estimator(encoder, methods=("probe",)).fit(*labelled).predict_proba(others[0][:5])
+    for _ in range(2):
+        fresh = Pretrained(encoder.path)
+        model = estimator(fresh, methods=("probe",), store=tmp_path / "vectors").fit(*labelled)
+        np.testing.assert_array_equal(model.predict_proba(others[0][:5]), expected)
+    assert not fresh.loaded
+
+
+def test_pairs_are_learned_by_how_their_texts_relate(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
+    texts, kinds = labelled
+    pairs = [(texts[i], texts[j]) for i in range(12) for j in (i + 1, i + 2)]
+    same = [int(kinds[i] == kinds[j]) for i in range(12) for j in (i + 1, i + 2)]
+    model = estimator(encoder, methods=("layers", "finetune")).fit(pairs, same)
+    assert model.classes_.tolist() == [0, 1]
+    asked = [(others[0][i], others[0][i + shift]) for i in range(20) for shift in (1, 2)]
+    assert model.score(asked, [0, 1] * 20) > 0.8
+    assert model.predict(asked).dtype.kind == "i"
+
+
+def test_unlabelled_copies_of_a_text_are_counted_and_are_no_neighbours(
+    encoder: Pretrained, labelled: Texts, others: Texts, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = set(labelled[0])
+    apart = [text for text in others[0] if text not in own]
+    with_copies, without = [*labelled[0], *apart], apart
+    settings = {"methods": ("late",), "folds": 2}
+    with caplog.at_level(logging.INFO, logger="encodeonce"):
+        estimator(encoder, **settings).fit(*labelled, unlabelled=with_copies)
+    assert "24 of 24 texts are among the unlabelled ones" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="encodeonce"):
+        estimator(encoder, **settings).fit(*labelled, unlabelled=without)
+    assert "among the unlabelled ones" not in caplog.text
+
+
+def test_texts_over_the_window_are_answered_by_the_other_methods(
+    encoder: Pretrained, labelled: Texts, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = " ".join(["cat"] * (encoder.window + 5))
+    model = estimator(encoder, methods=("layers", "finetune")).fit([*labelled[0], long], [*labelled[1], "animals"])
+    assert "1 of" in caplog.text
+    assert "too long to be fine-tuned on" in caplog.text
+    assert model.predict([long]).tolist() == ["animals"]
+
+
+def test_scikit_learns_conventions(encoder: Pretrained) -> None:
+    model = estimator(encoder, folds=3)
+    copy = type(model)(**model.get_params())
+    assert copy.get_params() == model.get_params()
+    assert model.set_params(folds=5, seed=1) is model
+    assert (model.folds, model.seed) == (5, 1)
+    with pytest.raises(ConfigError, match=r"no parameter 'fold'. There is: encoder"):
+        model.set_params(fold=3)
+    with pytest.raises(RunError, match="not fitted yet"):
+        model.predict(["cat"])
+
+
+def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
+    texts, labels = labelled
+    with pytest.raises(DataError, match="24 texts and 23 labels"):
+        estimator(encoder).fit(texts, labels[:-1])
+    with pytest.raises(DataError, match="needs two classes"):
+        estimator(encoder).fit(texts, ["a"] * 24)
+    with pytest.raises(DataError, match=r"class 'b' has one example"):
+        estimator(encoder).fit(texts, [*["a"] * 23, "b"])
+    with pytest.raises(DataError, match="text 2 is empty"):
+        estimator(encoder).fit(["cat", " "], ["a", "b"])
+    with pytest.raises(DataError, match="cannot be mixed"):
+        estimator(encoder).fit(["cat", ("cat", "mat")], ["a", "b"])
+    with pytest.raises(ConfigError, match=r"method 'knn' is not known"):
+        estimator(encoder, methods=("knn",)).fit(texts, labels)
+    with pytest.raises(ConfigError, match=r"method 'late' needs unlabelled texts"):
+        estimator(encoder, methods=("late",)).fit(texts, labels)
+    with pytest.raises(TooFewVectors):
+        estimator(encoder).fit(texts, labels, unlabelled=others[0][:30])
+
+
+def test_a_changed_file_and_another_encoder_are_refused(
+    encoder: Pretrained, checkpoint: Callable[..., Path], labelled: Texts, tmp_path: Path
+) -> None:
+    estimator(encoder, methods=("probe",)).fit(*labelled).save(tmp_path)
+    with pytest.raises(RunError, match=r"makes others \(here: the saved one\): .*weights"):
+        FewShot.load(tmp_path, checkpoint("electra"))
+    content = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(content[:-1])
+    with pytest.raises(RunError, match="copy the folder again"):
+        FewShot.load(tmp_path, encoder)
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**values, "schema": 2}))
+    with pytest.raises(RunError, match="schema 2"):
+        FewShot.load(tmp_path, encoder)
+
+
+def test_folds_spread_classes_and_keep_copies_together() -> None:
+    documents = as_documents(["a", "b", "c", "d", "a", "e", "f", "g"], "text")
+    fold = folds_of(documents, np.array([0, 0, 0, 0, 0, 1, 1, 1]), 2, seed=3)
+    assert fold[0] == fold[4]
+    assert sorted(np.bincount(fold[:4]).tolist()) == [2, 2]
+    assert min(np.bincount(fold[5:], minlength=2)) == 1

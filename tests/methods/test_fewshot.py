@@ -1,0 +1,135 @@
+"""Features, side rows, probes and mixtures against values by hand.   Axes: N items  L views  D width  F features"""
+
+import numpy as np
+import pytest
+
+from encodeonce.errors import ConfigError, TooFewVectors
+from encodeonce.methods.fewshot import (
+    PROBES,
+    SIDES,
+    Mixture,
+    Probe,
+    TrainedProbe,
+    Vectors,
+    features,
+    side_rows,
+    stacked,
+)
+from encodeonce.methods.fewshot.mixture import cooled
+
+
+def drawn(n: int, views: int = 4, width: int = 6, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, views, width)).astype(np.float32)
+
+
+def planted(n: int, gap: float, seed: int = 1) -> tuple[Vectors, np.ndarray]:
+    """Two classes whose means differ by `gap` along one axis."""
+    index = np.arange(n) % 2
+    views = drawn(n, seed=seed)
+    views[:, :, 0] += gap * (2 * index - 1)[:, None]
+    return Vectors(views), index
+
+
+def test_features_are_unit_views_of_the_upper_half_side_by_side() -> None:
+    views = drawn(3)
+    found = features(Vectors(views), "layers")
+    by_hand = [views[:, view] / np.linalg.norm(views[:, view], axis=1, keepdims=True) for view in (2, 3)]
+    np.testing.assert_allclose(found, np.concatenate(by_hand, axis=1) / np.sqrt(2), atol=1e-6)
+    np.testing.assert_allclose(features(Vectors(views), "last"), by_hand[1], atol=1e-6)
+
+
+def test_features_of_a_pair_do_not_depend_on_the_order_of_its_texts_and_hold_the_cosine() -> None:
+    first, second = drawn(3), drawn(3, seed=5)
+    found = features(Vectors(first, second), "last")
+    np.testing.assert_allclose(found, features(Vectors(second, first), "last"), atol=1e-6)
+    same = features(Vectors(first, first), "last")
+    np.testing.assert_allclose(same[:, :6], 0, atol=1e-6)
+    np.testing.assert_allclose(same[:, -1], 3, atol=1e-5)
+
+
+def test_side_rows_by_hand() -> None:
+    corpus = np.array([[1.0, 0], [0.9, 0.1], [0, 1], [0, 0.8]], np.float32)
+    rows = np.array([[2.0, 0], [0, 3.0]], np.float32)
+    near = side_rows("neighbours", rows, corpus, k=2)
+    np.testing.assert_allclose(near, [[0.95, 0.05], [0, 0.9]], atol=1e-6)
+    np.testing.assert_allclose(side_rows("neighbours", rows, corpus, 1, exclude=[[0], []]), [[0.9, 0.1], [0, 1]])
+    np.testing.assert_allclose(side_rows("shuffled", rows, corpus, k=2), near[::-1], atol=1e-6)
+    np.testing.assert_allclose(side_rows("constant", rows, corpus, k=2), [corpus.mean(0)] * 2, atol=1e-6)
+    np.testing.assert_allclose(side_rows("components", rows, corpus, k=2), rows, atol=1e-5)
+    np.testing.assert_allclose(side_rows("random", rows, corpus, k=4), [corpus.mean(0)] * 2, atol=1e-6)
+    assert all(side_rows(kind, rows, corpus, k=2).shape == rows.shape for kind in SIDES)
+
+
+def test_a_corpus_smaller_than_k_is_a_named_error() -> None:
+    corpus = np.eye(3, dtype=np.float32)
+    with pytest.raises(TooFewVectors, match="4 neighbours asked for"):
+        side_rows("neighbours", corpus, corpus, k=4)
+    with pytest.raises(ConfigError, match="4 different rows cannot be drawn from 3"):
+        side_rows("random", corpus, corpus, k=4)
+    with pytest.raises(ConfigError, match=r"side='neighbour' is not known.*Did you mean 'neighbours'"):
+        side_rows("neighbour", corpus, corpus, k=1)
+
+
+@pytest.mark.parametrize("name", list(PROBES))
+def test_every_probe_learns_planted_classes_and_survives_saving(name: str) -> None:
+    vectors, index = planted(24, gap=4.0)
+    corpus = Vectors(planted(80, gap=4.0, seed=2)[0].text)
+    queries, gold = planted(40, gap=4.0, seed=3)
+    trained = PROBES[name].train(vectors, np.eye(2)[index], corpus)
+    answers = trained.probabilities(queries)
+    np.testing.assert_allclose(answers.sum(1), 1)
+    if name != "shuffled":
+        assert (answers.argmax(1) == gold).mean() > 0.95
+    again = TrainedProbe.from_arrays(Probe(**PROBES[name].to_json()), trained.arrays())
+    np.testing.assert_array_equal(again.probabilities(queries), answers)
+
+
+def test_unlabelled_items_that_are_needed_must_be_there() -> None:
+    vectors, index = planted(8, gap=1.0)
+    with pytest.raises(ConfigError, match="needs unlabelled texts"):
+        PROBES["late"].train(vectors, np.eye(2)[index])
+
+
+def test_weight_zero_of_a_side_is_the_probe_without_it() -> None:
+    vectors, index = planted(12, gap=1.0)
+    corpus, queries = planted(70, gap=1.0, seed=4)[0], planted(5, gap=1.0, seed=6)[0]
+    plain = Probe().train(vectors, np.eye(2)[index]).probabilities(queries)
+    none = Probe(side="neighbours", weight=0.0).train(vectors, np.eye(2)[index], corpus).probabilities(queries)
+    np.testing.assert_allclose(none, plain, atol=1e-6)
+
+
+def test_cooling_keeps_the_order_and_evens_the_answers() -> None:
+    answers = np.array([[0.9, 0.1], [0.0, 1.0]])
+    np.testing.assert_allclose(cooled(answers, 1.0)[0], answers[0])
+    warm = cooled(answers, 3.0)
+    np.testing.assert_allclose(warm.sum(1), 1)
+    assert 0.5 < warm[0, 0] < 0.9
+    assert (warm.argmax(1) == answers.argmax(1)).all()
+
+
+def test_a_mixture_trusts_who_knows_and_leaves_out_who_does_not() -> None:
+    gold = np.arange(60) % 2
+    good = np.where(np.eye(2)[gold] > 0, 0.9, 0.1)
+    bad = np.tile([0.5, 0.5], (60, 1))
+    worse = np.where(np.eye(2)[gold] > 0, 0.001, 0.999)
+    found = stacked({"good": good, "bad": bad, "worse": worse}, gold)
+    assert set(found.weights) == {"good"} or found.weights["good"] > 0.8
+    assert "worse" not in found.weights
+    np.testing.assert_allclose(sum(found.weights.values()), 1)
+    np.testing.assert_allclose(found.mixed({"good": good, "bad": bad, "worse": worse}).sum(1), 1)
+
+
+def test_equal_methods_have_equal_weights() -> None:
+    gold = np.arange(10) % 2
+    own = np.where(np.eye(2)[gold] > 0, 0.7, 0.3)
+    found = stacked({"a": own, "b": own}, gold)
+    np.testing.assert_allclose([found.weights["a"], found.weights["b"]], 0.5)
+    with pytest.raises(ConfigError, match="no answers of b"):
+        found.mixed({"a": own})
+    with pytest.raises(ConfigError, match="at least one method"):
+        stacked({}, gold)
+
+
+def test_a_mixture_of_one_method_is_that_method() -> None:
+    answers = np.array([[0.8, 0.2]])
+    np.testing.assert_allclose(Mixture({"a": 1.0}, {"a": 1.0}).mixed({"a": answers}), answers)
