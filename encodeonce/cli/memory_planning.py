@@ -7,6 +7,7 @@ Storing N passages costs N e once, and saves k e of each question against the sa
 answers are the same), and f - r against Fusion-in-Decoder (whose answers are its own, and better where little is live).
 """
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -189,4 +190,4 @@ def _fusion(run: ReaderRun) -> ReaderRun:
 
 
 def _from(number: float | None) -> str:
-    return "never" if number is None else f"from {number:,.0f} questions on"
+    return "never" if number is None else f"from {math.ceil(number - 1e-6):,} questions on"
