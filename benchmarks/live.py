@@ -47,6 +47,8 @@ RATIOS = {
     "live_mix in fp32 / live_mix": ("live_mix_fp32", "live_mix"),
     "live_mix / adapted": ("live_mix", "adapted"),
     "PEFT LoRA with bf16 and buckets / the library's LoRA": ("lora_fast", "lora"),
+    "PEFT LoRA with bf16 and buckets / adapted": ("lora_fast", "adapted"),
+    "the library's LoRA / adapted": ("lora", "adapted"),
 }
 SLOW = ("finetune", "finetune_fast", "lora_fast", "finetune_packed", "lora", "live_mix_fp32")
 

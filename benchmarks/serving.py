@@ -6,7 +6,8 @@ Every candidate answers the same sentences from nothing, tokenisation included, 
 (last layer only), a run with Frozen and a head, a run with Adapted and a head for one task and for five, all five from
 one encoding pass. Runs are untrained: answers cost the same. "textbook" is `transformers` on padded batches of 32 in
 file order, last layer only, fp32. Without --conllu the text is the manual that every Python carries. Figures are CPU
-seconds of one thread; candidates take turns within a round, ratios are medians of the ratios within a round. Prints
+seconds of one thread. Candidates take turns on every part of 256 sentences; a part's figure is the least of the rounds,
+which other work on the machine disturbs least, and the parts are added. Prints
 the parts as JSON, then the ratio of five tasks to one.
 """
 
@@ -70,9 +71,8 @@ def predictor(model: Pretrained, name: str, columns: Sequence[str], documents: S
 
 def bare(model: Pretrained, documents: Sequence[Document]) -> None:
     """Pieces and the last layer, and nothing else."""
-    for start in range(0, len(documents), CHUNK):
-        for _ in model.encode(model.cut(documents[start : start + CHUNK]), "last"):
-            pass
+    for _ in model.encode(model.cut(documents), "last"):
+        pass
 
 
 def textbook(model: Any, tokenizer: Any, documents: Sequence[Document]) -> None:
@@ -112,25 +112,26 @@ def main() -> None:
         "adapted_1": predictor(model, "adapted", columns[:1], documents),
         "adapted_5": predictor(model, "adapted", columns, documents),
     }
-    calls: dict[str, Callable[[], object]] = {
-        "bare": lambda: bare(model, documents),
-        **{name: lambda one=run: one.predict(documents) for name, run in runs.items()},  # type: ignore[misc]
-        "textbook": lambda: textbook(plain, tokenizer, documents),
+    calls: dict[str, Callable[[Sequence[Document]], object]] = {
+        "bare": lambda some: bare(model, some),
+        **{name: run.predict for name, run in runs.items()},
+        "textbook": lambda some: textbook(plain, tokenizer, some),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    slices = [documents[start : start + CHUNK] for start in range(0, len(documents), CHUNK)]
+    rounds: dict[str, list[list[float]]] = {name: [[] for _ in slices] for name in calls}
     for number in range(options.rounds + 1):
-        for name, call in calls.items():
-            taken = cpu_seconds(call)
-            seconds[name] += [taken] if number else []
+        for place, some in enumerate(slices):
+            for name, call in calls.items():
+                taken = cpu_seconds(lambda call=call, some=some: call(some))  # type: ignore[misc]
+                rounds[name][place] += [taken] if number else []
     batches = len(documents) / step.BATCH
+    least = {name: sum(min(values) for values in by_slice) for name, by_slice in rounds.items()}
+    middle = {name: sum(statistics.median(values) for values in by_slice) for name, by_slice in rounds.items()}
     parts = {
-        "ms_per_batch_median": {name: 1e3 * statistics.median(values) / batches for name, values in seconds.items()},
-        "ms_per_batch_min": {name: 1e3 * min(values) / batches for name, values in seconds.items()},
-        "ratios": {
-            name: statistics.median(a / b for a, b in zip(seconds[over], seconds[under], strict=True))
-            for name, (over, under) in RATIOS.items()
-        },
-        "ratios_of_minima": {name: min(seconds[over]) / min(seconds[under]) for name, (over, under) in RATIOS.items()},
+        "ms_per_batch": {name: 1e3 * value / batches for name, value in least.items()},
+        "ms_per_batch_median": {name: 1e3 * value / batches for name, value in middle.items()},
+        "ratios": {name: least[over] / least[under] for name, (over, under) in RATIOS.items()},
+        "ratios_of_medians": {name: middle[over] / middle[under] for name, (over, under) in RATIOS.items()},
         "tasks": list(columns),
         "compute": options.compute,
         "sentences": len(documents),

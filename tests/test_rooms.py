@@ -13,7 +13,7 @@ FLOORS = [
     {"encoders", "store", "adapters", "heads", "batching"},
     {"methods.multitask", "retrieval"},
     {"methods.aggregate", "methods.fastdoc", "methods.finetune", "methods.lumen"},
-    {"methods.fewshot"},
+    {"methods.fewshot", "methods.refusion"},
     {"tasks", "train", "memory"},
     {"report", "serve"},
     {"integrations"},

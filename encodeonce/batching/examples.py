@@ -56,6 +56,14 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class Marked(Protocol):
+    """A source that gives more than its Spec and the items' keys say."""
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a resumed run compares beside them."""
+
+
+@runtime_checkable
 class Supervised(Protocol):
     """What a method knows of a task. See `tasks.Task`, which says what each of these is."""
 
@@ -217,6 +225,7 @@ class Examples:
             "texts": hashlib.sha256("\n".join(self.keys).encode()).hexdigest(),
             **{f"gold {name}": hashlib.sha256(repr(gold).encode()).hexdigest() for name, gold in self.gold.items()},
             "store": hashlib.sha256(repr(sorted(self.source.spec.to_json().items())).encode()).hexdigest(),
+            **(self.source.fingerprint() if isinstance(self.source, Marked) else {}),
         }
 
 

@@ -146,6 +146,9 @@ class TrainSection(Section):
     encoder_learning_rate: float | None = Field(
         default=None, ge=0, description="peak for blocks of the encoder, by default the method's own; 0: the same"
     )
+    inside_learning_rate: float = Field(
+        default=0.0, ge=0, description="peak for what a method adds inside the encoder; 0: the same"
+    )
     num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
     per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
     per_device_train_batch_pieces: int = Field(

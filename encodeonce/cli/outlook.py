@@ -31,13 +31,11 @@ def outlook(comparison: "Comparison", config: "Config") -> str:
     try:
         model = steps.pretrained(config)
         spec = steps.spec_of(config, model)
-        for one in comparison.contenders:
-            learning.layers_of(one.settings(), spec)
+        reads = [learning.layers_of(one.settings(), spec) for one in comparison.contenders]
         everything = [document for documents in splits.values() for document in documents]
-        there = steps.planned(Path(config.store), spec, everything, model)
-        said.append(
-            f"store: {there.missing:,} of {there.missing + there.hits:,} items to encode ({there.bytes:,} bytes)"
-        )
+        there = steps.planned(Path(config.store), spec, everything if any(reads) else [], model)
+        distinct = there.missing + there.hits
+        said.append(f"store: {there.missing:,} of {distinct:,} items to encode ({there.bytes:,} bytes)")
     except EncoderError as problem:
         said.append(f"the encoder is not here, so views and blocks were not checked: {problem}")
     header = ["method", "to try", "to train", "done", "about"]

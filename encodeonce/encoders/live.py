@@ -1,11 +1,11 @@
 """Blocks of an encoder that are trained: a copy of any of them, run over packed rows that come from anywhere.
 
 Axes: P rows of all items of a batch   D width   E width of the piece vectors (D in most families)   B items
-T rows of the longest   R chosen rows
+T rows of the longest   R chosen rows   G items of a group
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,15 @@ from ..nn.dropout import Dropout
 from ..nn.item_blocks import ItemBlocks
 from ..nn.linear import COMPUTE
 from ..nn.post_norm import Line, PostNorm
+from ..types import Edit
 from .lora import add_lora, merged, weight_of
+from .slots import edited
 from .stack import Stack
 
 __all__ = ["Barrier", "LiveBlocks"]
+
+Edits = Callable[[Int[np.ndarray, " G"]], Edit]
+"""Numbers of the items that run together -> what is called at their slots."""
 
 GROUP = 8
 """Items that are padded together where padding is needed at all: few enough to be of like length, once sorted."""
@@ -131,20 +136,25 @@ class LiveBlocks(nn.Module):
         lengths: Sequence[int],
         rows: Int[Tensor, " R"] | None = None,
         barrier: Barrier | None = None,
+        *,
+        edits: Edits | None = None,
+        slots: Collection[str] = (),
     ) -> Float[Tensor, "R D"]:
         """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32.
 
-        A `barrier` keeps parts of an item from reading each other; the blocks then run padded.
+        A `barrier` keeps parts of an item from reading each other; the blocks then run padded, in groups of items, as
+        with `edits`: `edits(items)` is asked once a group for what `Stack.run` calls `edit(block, slot, x, y)`, here at
+        `slots` alone where some are named; line b of x and y is the batch's item `items[b]`, padded right.
         """
         if not self.blocks:
             states = states if rows is None else states.index_select(0, rows)
             return self.stack.finish(states) if self.final else states
-        if self.packed and barrier is None:
+        if self.packed and barrier is None and edits is None:
             for place, index in enumerate(self.blocks):
                 last = place == len(self.blocks) - 1
                 states = self._post_norm(place, index)(states, lengths, rows if last else None)
             return self.stack.finish(states) if self.final else states
-        return self._padded(states, lengths, rows, barrier)
+        return self._padded(states, lengths, rows, barrier, edits, slots)
 
     @property
     def packed(self) -> bool:
@@ -199,26 +209,35 @@ class LiveBlocks(nn.Module):
         lengths: Sequence[int],
         rows: Int[Tensor, " R"] | None,
         barrier: Barrier | None,
+        edits: Edits | None,
+        slots: Collection[str],
     ) -> Float[Tensor, "R D"]:
         """The same by the blocks' own modules, over items of like length padded to the longest of their group."""
         sizes = np.asarray(lengths, dtype=np.int64)
         order = np.argsort(-sizes, kind="stable") if len(sizes) > GROUP else np.arange(len(sizes))
         starts = np.cumsum(sizes) - sizes
         groups = [order[at : at + GROUP] for at in range(0, len(order), GROUP)]
-        after, places = [], []
+        parts, places = [], []
         for group in groups:
             own = np.concatenate([np.arange(starts[item], starts[item] + sizes[item]) for item in group])
             here = states.index_select(0, torch.from_numpy(own).to(states.device))
             items = ItemBlocks(tuple(sizes[group].tolist()), None)
-            after.append(self._group(here, items, None if barrier is None else barrier.pairs(group, items.real)))
+            pairs = None if barrier is None else barrier.pairs(group, items.real)
+            parts.append(self._group(here, items, pairs, None if edits is None else edits(group), slots))
             places.append(own)
         back = torch.from_numpy(np.argsort(np.concatenate(places))).to(states.device)
-        return torch.cat(after).index_select(0, back if rows is None else back[rows])
+        return torch.cat(parts).index_select(0, back if rows is None else back[rows])
 
     def _group(
-        self, states: Float[Tensor, "P D"], items: ItemBlocks, pairs: Bool[np.ndarray, "B T T"] | None
+        self,
+        states: Float[Tensor, "P D"],
+        items: ItemBlocks,
+        pairs: Bool[np.ndarray, "B T T"] | None,
+        edit: Edit | None,
+        slots: Collection[str],
     ) -> Float[Tensor, "P D"]:
         stack = self.stack
+        paths = {slot: path for slot, path in stack.paths.items() if not slots or slot in slots}
         with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16"):
             blocks = items.keys_of(states)
             readable = items.real if pairs is None else pairs
@@ -226,7 +245,8 @@ class LiveBlocks(nn.Module):
             positions = torch.arange(blocks.shape[1], device=states.device)[None]
             context = stack.context(blocks, mask, positions)
             for index in self.blocks:
-                blocks = stack.block(index, blocks, context)
+                with edited(stack.blocks[index], paths, index, edit):
+                    blocks = stack.block(index, blocks, context)
             if self.final:
                 blocks = stack.finish(blocks)
         return items.out_of(blocks.float() if self.compute == "bf16" else blocks)

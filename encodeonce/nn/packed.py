@@ -1,6 +1,6 @@
 """A minibatch without padding: the rows of all its items laid end to end.
 
-Axes: L views   P rows of all items together   D width   B items   R chosen rows
+Axes: L views   P rows of all items together   D width   B items   R chosen rows   K neighbours   E their width
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,15 @@ class Packed:
     `lengths` is host memory on purpose: loops over items never wait for a device.
     The means are computed at first use and kept, so that several adapters reading one batch share them.
     `ids` are the rows' piece ids where a method runs the embeddings itself; it may then read no view at all (L = 0).
-    `segments` tell the texts of pairs apart, for those embeddings (None: there is no pair).
+    `segments` tell the texts of pairs apart, for those embeddings (None: there is no pair). `near` are vectors
+    that were retrieved for each item, nearest first, where a method reads any.
     """
 
     views: Float[Tensor, "L P D"]
     lengths: tuple[int, ...]
     ids: Int[Tensor, " P"] | None = None
     segments: Int[Tensor, " P"] | None = None
+    near: Float[Tensor, "B K E"] | None = None
 
     def __post_init__(self) -> None:
         if sum(self.lengths) != self.views.shape[1]:

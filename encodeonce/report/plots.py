@@ -60,18 +60,18 @@ def heat(panels: Sequence[Heat], path: Path, title: str = "") -> Path:
     widest = max(len(panel.layers) for panel in panels)
     longest = max(len(_row_name(panel, c)) for panel in panels for c in range(len(panel.labels)))
     size = (1.6 + 0.085 * longest + 0.62 * widest, 1.1 + 0.30 * sum(rows) + 0.85 * len(panels))
-    figure = _figure(size)
+    figure = new_figure(size)
     axes = figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": rows})[:, 0]
     top = max(float(panel.weights.max()) for panel in panels)
     for axis, panel in zip(axes, panels, strict=True):
-        image = axis.imshow(panel.weights, cmap=_blues(), vmin=0, vmax=top, aspect="auto")
+        image = axis.imshow(panel.weights, cmap=blues(), vmin=0, vmax=top, aspect="auto")
         _cells(axis, panel.weights, top)
         axis.set_title(panel.title, loc="left", fontsize=10, color=INK)
         axis.set_yticks(range(len(panel.labels)), [_row_name(panel, c) for c in range(len(panel.labels))], fontsize=9)
         axis.set_xticks(
             range(len(panel.layers)), [str(layer) if layer else "emb" for layer in panel.layers], fontsize=9
         )
-        _bare(axis)
+        bare(axis)
     axes[-1].set_xlabel("layer (emb: the embeddings)", fontsize=9, color=INK)
     bar = figure.colorbar(image, ax=list(axes), shrink=0.9, aspect=30, pad=0.02)
     bar.set_label("mean share of the layer, %", fontsize=9, color=INK)
@@ -80,7 +80,7 @@ def heat(panels: Sequence[Heat], path: Path, title: str = "") -> Path:
     bar.outline.set_visible(False)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str = "frozen", title: str = "") -> Path:
@@ -89,7 +89,7 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     if not tasks:
         raise ConfigError(f"no task has a {base!r} row and another to compare with it; tasks are {list(scores)}.")
     methods = list(dict.fromkeys(name for task in tasks for name in scores[task] if name != base))
-    figure = _figure((max(5.0, 1.6 + len(tasks) * (0.5 + 0.42 * len(methods))), 3.8))
+    figure = new_figure((max(5.0, 1.6 + len(tasks) * (0.5 + 0.42 * len(methods))), 3.8))
     axis = figure.subplots()
     width = 0.8 / len(methods)
     named: set[str] = set()
@@ -121,14 +121,14 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     axis.set_ylabel(f"points over {base}", fontsize=9, color=INK)
     axis.axhline(0, color=INK, linewidth=0.8)
     axis.margins(y=0.15)
-    _bare(axis)
+    bare(axis)
     axis.tick_params(labelsize=9)
     axis.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     axis.set_axisbelow(True)
     figure.legend(loc="outside lower center", ncols=min(len(methods), 6), frameon=False, fontsize=9)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def cost(
@@ -142,7 +142,7 @@ def cost(
     methods = list(dict.fromkeys(name for task in tasks for name in scores[task]))
     across = min(3, len(tasks))
     down = -(-len(tasks) // across)
-    figure = _figure((4.2 * across, 3.4 * down + 0.6))
+    figure = new_figure((4.2 * across, 3.4 * down + 0.6))
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axis in panels[len(tasks) :]:
         axis.set_axis_off()
@@ -158,16 +158,17 @@ def cost(
         axis.margins(x=0.25, y=0.15)
         axis.set_title(task, loc="left", fontsize=10, color=INK)
         axis.set_xlabel("seconds of training, encoding included", fontsize=9, color=INK)
-        _bare(axis)
+        bare(axis)
         axis.tick_params(labelsize=8)
         axis.grid(color="#e6e8eb", linewidth=0.8)
         axis.set_axisbelow(True)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
-def _figure(size: tuple[float, float]) -> "Figure":
+def new_figure(size: tuple[float, float]) -> "Figure":
+    """An empty figure in inches, laid out tightly."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -175,13 +176,15 @@ def _figure(size: tuple[float, float]) -> "Figure":
     return Figure(figsize=size, dpi=150, layout="constrained")
 
 
-def _saved(figure: "Figure", path: Path) -> Path:
+def saved(figure: "Figure", path: Path) -> Path:
+    """Written on white; folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, facecolor="white")
     return path
 
 
-def _blues() -> Any:
+def blues() -> Any:
+    """White to dark blue."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("layers", ["#f7fafd", "#9ecae1", "#2f7fbc", "#0b3c6f"])
@@ -197,7 +200,8 @@ def _cells(axis: Any, weights: np.ndarray, top: float) -> None:
         axis.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=8, color=colour)
 
 
-def _bare(axis: Any) -> None:
+def bare(axis: Any) -> None:
+    """Without spines and ticks."""
     for side in ("top", "right", "left", "bottom"):
         axis.spines[side].set_visible(False)
     axis.tick_params(length=0, colors=INK)

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor, nn
 
-__all__ = ["Scorer", "SizedByPieces", "SplitExamples", "Trainee"]
+__all__ = ["Scorer", "SizedByPieces", "SplitExamples", "Trainee", "TwoLevel"]
 
 
 @runtime_checkable
@@ -32,7 +32,8 @@ class Trainee(Protocol):
         """The tasks that one of `modules_of` answers."""
 
     def groups(self, name: str) -> Mapping[str, Sequence[nn.Parameter]]:
-        """A module's trained parameters by their learning rate: "encoder" what was pre-trained, "head" all else."""
+        """A module's trained parameters by their learning rate: "encoder" what was pre-trained, "inside" what a method
+        adds inside the encoder, "head" all else."""
 
     def losses(self, batch: Any, names: Collection[str]) -> dict[str, Tensor]:
         """A scalar to go down for each of these modules."""
@@ -59,6 +60,21 @@ class SizedByPieces(Protocol):
 
     def batches_of_pieces(self, examples: Any, *, pieces: int, order: np.random.Generator) -> Iterator[Any]:
         """All examples once, about `pieces` pieces a batch; the order is drawn as in `Trainee.batches`."""
+
+
+@runtime_checkable
+class TwoLevel(Protocol):
+    """A method with parameters of an upper level, which the loop's own optimiser never sees (`train.upper`)."""
+
+    def batches(self, examples: Any, *, size: int, order: np.random.Generator | None) -> Iterator[Any]:
+        """As `Trainee.batches`."""
+
+    def upper_parameters(self) -> Sequence[nn.Parameter]:
+        """Those of the upper level; none: there is nothing to choose."""
+
+    def upper_gradients(self, batch: Any, lower: Any, rate: float) -> Sequence[Tensor | None]:
+        """A gradient of each on a `batch` of the upper examples. `lower` is the batch that the lower level learns from
+        next, at this rate. Leaves no gradient at any parameter."""
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ..errors import ConfigError, DataError, RunError
-from . import Scorer, SplitExamples, Trainee
+from . import Scorer, SplitExamples, Trainee, TwoLevel
 from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
@@ -28,6 +28,7 @@ from .log import RunLog
 from .optim import groups_of, optimiser_and_schedule, total_steps
 from .randomness import generator_states, restore_generators, seed_generators
 from .settings import HARMLESS, Settings
+from .upper import Upper, UpperSteps
 
 __all__ = ["Fit", "fit"]
 
@@ -82,14 +83,16 @@ def fit(
     *,
     dev: SplitExamples | None = None,
     folder: Path | None = None,
+    upper: Upper | None = None,
 ) -> Fit:
     """Train every task of `method` on `train`, choosing between epochs by `dev` where it is given.
 
     With a `folder`, keeps `log.jsonl` and `checkpoint/` there, and goes on from a checkpoint it finds. Sets the seeds
     of Python, NumPy and torch. Raises DataError where there is nothing to train on, ConfigError where tasks and scorers
-    differ, RunError where the checkpoint belongs to other settings or data, or where a loss is not finite.
+    differ, RunError where the checkpoint belongs to other settings or data, or where a loss is not finite. `upper` says
+    where a method of two levels learns its upper one (bi-level optimisation).
     """
-    return _Loop(method, train, scorers, settings or Settings(), dev, folder).run()
+    return _Loop(method, train, scorers, settings or Settings(), dev, folder, upper).run()
 
 
 class _Loop:
@@ -101,6 +104,7 @@ class _Loop:
         settings: Settings,
         dev: SplitExamples | None,
         folder: Path | None,
+        upper: Upper | None,
     ) -> None:
         self.method, self.train, self.scorers, self.settings, self.dev = method, train, scorers, settings, dev
         self.modules = method.modules_of()
@@ -112,6 +116,7 @@ class _Loop:
         groups = groups_of(method, self.modules, settings)
         self.optimiser, self.schedule = optimiser_and_schedule(groups, self.steps, settings)
         self.order = np.random.default_rng(settings.seed)
+        self.upper = self._upper(upper)
         self.best_weights: dict[str, dict[str, Tensor]] = {}
         self.at = _Progress()
 
@@ -123,6 +128,13 @@ class _Loop:
         tasks = [task for name in self.modules for task in self.method.tasks_of(name)]
         if self.dev is not None and set(self.scorers) != set(tasks):
             raise ConfigError(f"tasks {sorted(tasks)} need a scorer each; there is {sorted(self.scorers)}.")
+
+    def _upper(self, upper: Upper | None) -> UpperSteps | None:
+        if upper is None:
+            return None
+        if not isinstance(self.method, TwoLevel):
+            raise ConfigError(f"{type(self.method).__name__} has no upper level; leave upper=... out.")
+        return UpperSteps(self.method, upper, self.settings.seed)
 
     @property
     def active(self) -> list[str]:
@@ -165,6 +177,13 @@ class _Loop:
 
     def take(self, batch: Any) -> bool:
         """The gradients of one batch; whether an optimiser step was made with them."""
+        every = self.settings.gradient_accumulation_steps
+        first = self.at.batch // every * every
+        shared = min(every, self.epoch_batches - first)
+        if self.at.batch == first:
+            self.optimiser.zero_grad(set_to_none=True)
+            if self.upper is not None:
+                self.upper.before(self.at.step, batch, self.optimiser.param_groups[0]["lr"])
         losses = self.method.losses(batch, self.active)
         values = {name: loss.item() for name, loss in losses.items()}
         for name, value in values.items():
@@ -173,11 +192,6 @@ class _Loop:
                     f"step {self.at.step + 1}: the loss of task {name!r} is {value}. The batch held {batch.places}. "
                     "Lower learning_rate, set max_grad_norm, or look at these items with debug-data."
                 )
-        every = self.settings.gradient_accumulation_steps
-        first = self.at.batch // every * every
-        shared = min(every, self.epoch_batches - first)
-        if self.at.batch == first:
-            self.optimiser.zero_grad(set_to_none=True)
         total = sum(losses.values())
         assert isinstance(total, Tensor)
         (total if shared == 1 else total / shared).backward()
@@ -285,6 +299,7 @@ class _Loop:
             "settings": settings,
             "train": self.train.fingerprint(),
             "dev": self.dev.fingerprint() if self.dev is not None else None,
+            "upper": self.upper.upper.to_json() if self.upper is not None else None,
             "parameters": {
                 name: {key: list(tensor.shape) for key, tensor in module.state_dict().items()}
                 for name, module in self.modules.items()
@@ -308,6 +323,9 @@ class _Loop:
             "schedule": {k: v for k, v in self.schedule.state_dict().items() if not callable(v)},
             "random": random_values,
         }
+        if self.upper is not None:
+            values["upper"], moments = self.upper.state()
+            tensors |= {f"upper/{key}": tensor for key, tensor in moments.items()}
         Checkpoint(self.origin(), values, tensors).save(self.folder / "checkpoint")
 
     def resume(self) -> None:
@@ -336,6 +354,8 @@ class _Loop:
         groups = [{**group, **_pairs(group)} for group in values["groups"]]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
         self.schedule.load_state_dict(dict(values["schedule"]))
+        if self.upper is not None:
+            self.upper.restore(values["upper"], _under(found.tensors, "upper/"))
         restore_generators(_under(found.tensors, "random/"), values["random"])
         self.log.back_to(self.at.step)
         log.info("going on after step %d of %d (epoch %d)", self.at.step, self.steps, self.at.epoch + 1)

@@ -28,7 +28,11 @@ def total_steps(n_batches: int, settings: Settings) -> int:
 
 def groups_of(method: Trainee, names: Iterable[str], settings: Settings) -> list[Group]:
     """What each of these modules trains, with its peak rate."""
-    rates = {"head": settings.learning_rate, "encoder": settings.encoder_learning_rate or settings.learning_rate}
+    rates = {
+        "head": settings.learning_rate,
+        "encoder": settings.encoder_learning_rate or settings.learning_rate,
+        "inside": settings.inside_learning_rate or settings.learning_rate,
+    }
     return [(own, rates[kind]) for name in names for kind, own in method.groups(name).items()]
 
 

@@ -27,6 +27,7 @@ NOT_NEGATIVE = (
     "save_steps",
     "seed",
     "encoder_learning_rate",
+    "inside_learning_rate",
 )
 
 
@@ -38,7 +39,8 @@ class Settings:
     to 0) or "constant". `gradient_accumulation_steps` batches make an optimiser step, of their mean loss. Where
     `adam_beta1` is 0 the 1cycle schedule moves it between 0.95 and 0.85, and the others keep 0.9.
 
-    `learning_rate` is the schedule's peak, `encoder_learning_rate` that of what was pre-trained (0: the same),
+    `learning_rate` is the schedule's peak, `encoder_learning_rate` that of what was pre-trained,
+    `inside_learning_rate` that of what a method adds inside the encoder (0: the same),
     `warmup_ratio` the share of steps before the peak, `div_factor` peak / start and `final_div_factor` start / end
     (torch's OneCycleLR; spec A11). With `per_device_train_batch_pieces` a batch of training holds about so many pieces,
     however many examples that are (0: `per_device_train_batch_size` examples). `max_grad_norm` clips each task's
@@ -49,6 +51,7 @@ class Settings:
 
     learning_rate: float = 2e-3
     encoder_learning_rate: float = 0.0
+    inside_learning_rate: float = 0.0
     num_train_epochs: int = 10
     per_device_train_batch_size: int = 32
     per_device_train_batch_pieces: int = 0

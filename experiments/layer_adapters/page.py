@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from encodeonce.cli.published import published
 from encodeonce.metrics.significance import welch
 from encodeonce.report.results import ResultsRow, latest, read_rows
 from encodeonce.report.table import Score, comparison, markdown, scores
@@ -18,7 +19,7 @@ ROOT = HERE.parents[1]
 ORDER = (("frozen", "linear"), ("linear", "adapted"), ("linear", "agg"), ("agg", "adapted"), ("fusion", "linear"))
 METHODS = ("frozen", "linear", "fusion", "agg", "adapted")
 SETS = (
-    ("ewt", "UD English-EWT (v2.16), test", "paper-ud.json"),
+    ("ewt", "UD English-EWT (v2.16), test", "ud-bert-large-cased"),
     ("ncbi", "NCBI-disease named entities, test", None),
 )
 CURVE = (("1 %", "ewt-0.01"), ("10 %", "ewt-0.1"), ("100 %", "ewt"))
@@ -62,7 +63,7 @@ def section(folder: str, title: str, paper: str | None) -> list[str]:
     rows = rows_of(folder)
     if not rows:
         return []
-    beside = json.loads((HERE / paper).read_text(encoding="utf-8")) if paper else None
+    beside = published(HERE / "paper.yaml", paper) if paper else None
     header, lines = comparison(rows, paper=beside)
     context = (
         "The paper's columns are BERT-large-cased on UD v2.3: context, not a like-for-like comparison." if paper else ""
@@ -140,6 +141,15 @@ GOALS = (
         ("ratios", "peak memory (own + mapped) adapted / finetune"),
     ),
     ("three tasks apart to three tasks together", "", "multitask", ("ratio",)),
+    ("a step of LoRA (PEFT) to one of ours", "10", "live", ("ratios", "PEFT LoRA with bf16 and buckets / adapted")),
+    ("the same, LoRA by this library", "10", "live", ("ratios", "the library's LoRA / adapted")),
+    (
+        "answers of five tasks from one pass to those of one",
+        "at most 1.5",
+        "serving",
+        ("ratios", "five tasks / one task"),
+    ),
+    ("answers of Adapted to the bare encoder", "at most 1.05", "serving", ("ratios", "adapted / bare encoder")),
     ("warm read, store to a raw map", "0.5", "read", ("warm_store_to_raw",)),
     ("cold read of random batches, store to plain maps", "1.5", "read", ("cold_sample_store_to_plain",)),
     ("cold read of a whole pass, store to plain maps", "1.5", "read", ("cold_pass_store_to_plain",)),
@@ -252,7 +262,7 @@ def speed() -> list[str]:
     for what, goal, stem, keys in GOALS:
         value = found.get(stem)
         for key in keys:
-            value = value[key] if value is not None else None
+            value = value.get(key) if value is not None else None
         lines.append([what, goal, "not run" if value is None else f"{value:.2f}", f"`benchmarks/{stem}.py`"])
     made_by = [
         [

@@ -1,6 +1,7 @@
 """Extractive LUMEN with MiniLM on questions, gold passages and retrieved distractors: numbers of docs/methods/lumen.md.
 
-    python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--passages 2] [--encoder FOLDER]
+    python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--test 1000] [--passages 2]
+                                        [--encoder FOLDER] [--rows rows.jsonl]
 
 Parts, in this order where none is named: curve (live 0, 1, 2, 3, 6 at the paper's cut), search (cut and start blocks on
 dev, one seed), best (the search's choice), ablations (at live = 2), transfer (to reviews), timing. A row of rows.jsonl
@@ -39,7 +40,6 @@ from encodeonce.types import Passage, Question
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / ".." / "shared" / "data" / "qa"
 WORK = HERE.parents[1] / ".work" / "lumen"
-ROWS = HERE / "rows.jsonl"
 WORDS = 130
 SOURCE = ("squadshifts_new_wiki", "squad_sample")
 TARGET = ("squadshifts_amazon",)
@@ -87,7 +87,7 @@ def digest(text: str) -> str:
 class Corpus:
     """Questions by split, each with its own passage and those that BM25 finds beside it."""
 
-    def __init__(self, names: Sequence[str], passages: int, train: int) -> None:
+    def __init__(self, names: Sequence[str], passages: int, train: int, test: int) -> None:
         self.name = "+".join(names)
         every = [q for name in names for q in read_questions(DATA / name / "questions.jsonl.gz")]
         kept = [q for q in every if len(q.passages[0].text.split()) <= WORDS]
@@ -100,8 +100,8 @@ class Corpus:
             whole = replace(question, passages=tuple(pool[i] for i in given))
             self.splits[str(question.meta["split"])].append(whole)
         self.splits["train"] = self.splits["train"][:train]
-        self.splits["dev"] = self.splits["dev"][:400]
-        self.splits["test"] = self.splits["test"][:1000]
+        self.splits["dev"] = self.splits["dev"][: test * 2 // 5]
+        self.splits["test"] = self.splits["test"][:test]
 
     def found(self, questions: Sequence[Question], pool: Sequence[Passage], k: int) -> Mapping[str, list[str]]:
         """Passage ids by question id; kept in a file, since searching takes longer than reading."""
@@ -138,11 +138,12 @@ class Runs:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments, self.encoder = arguments, Path(arguments.encoder or quickstart_folder())
         self.seeds = [int(seed) for seed in arguments.seeds.split(",")]
+        self.path = Path(arguments.rows)
         self.corpora: dict[tuple[tuple[str, ...], int], Corpus] = {}
 
     def corpus(self, names: tuple[str, ...], train: int) -> Corpus:
         if (names, train) not in self.corpora:
-            self.corpora[names, train] = Corpus(names, self.arguments.passages, train)
+            self.corpora[names, train] = Corpus(names, self.arguments.passages, train, self.arguments.test)
         return self.corpora[names, train]
 
     def design(self, options: Mapping[str, Any]) -> Design:
@@ -176,13 +177,16 @@ class Runs:
         """One run and its rows; None where its rows are there."""
         corpus = self.corpus(names, train or self.arguments.train)
         label = variant(options, more)
-        if any(r.variant == label and r.seed == seed and r.split == split and r.dataset == corpus.name for r in rows()):
+        if any(
+            r.variant == label and r.seed == seed and r.split == split and r.dataset == corpus.name
+            for r in read_rows(self.path)
+        ):
             return None
         began = now()
         method, _, splits, seconds = self.made(options, corpus, seed, folder)
         if start is not None:
             carry(start, method)
-        home = WORK / "runs" / digest(f"{corpus.name} {label} {seed} {train}")[:12]
+        home = self.home(corpus, label, seed)
         scorers = {"answer": AnswerScorer()}
         done = fit(method, splits["train"], scorers, settings(seed), dev=splits["dev"], folder=home)
         found = evaluate(method, splits[split], scorers, 16)
@@ -209,12 +213,18 @@ class Runs:
                 params_trainable=done.parameters["total"],
                 started=began,
                 command=f"python experiments/lumen/reading.py --seeds {seed} --train {self.arguments.train}"
-                f" --passages {self.arguments.passages}",
+                f" --test {self.arguments.test} --passages {self.arguments.passages}",
                 **surroundings(),
             )
-            append_row(ROWS, row)
+            append_row(self.path, row)
         print(f"{corpus.name} {split} seed {seed} {label}: EM {scores['exact_match']:.1f} F1 {scores['f1']:.1f}")
         return method
+
+    def home(self, corpus: Corpus, label: str, seed: int) -> Path:
+        """Where a run keeps its checkpoint."""
+        own = self.arguments
+        count = len(corpus.splits["train"])
+        return WORK / "runs" / digest(f"{corpus.name} {count} {own.test} {own.passages} {label} {seed}")[:12]
 
     def curve(self) -> None:
         for seed, live in itertools.product(self.seeds, CURVE):
@@ -225,7 +235,7 @@ class Runs:
             self.run(options, self.seeds[0], split="dev")
 
     def best(self) -> None:
-        own = [r for r in latest(rows()) if r.split == "dev" and r.metric == "exact_match"]
+        own = [r for r in latest(read_rows(self.path)) if r.split == "dev" and r.metric == "exact_match"]
         chosen = max(own, key=lambda r: r.value).variant
         options = next(o for o in SEARCH if variant(o) == chosen)
         for seed in self.seeds:
@@ -254,14 +264,16 @@ class Runs:
         self.run(options, seed)
         corpus = self.corpus(SOURCE, self.arguments.train)
         method, _, splits, _ = self.made(options, corpus, seed)
-        home = WORK / "runs" / digest(f"{corpus.name} {variant(options)} {seed} None")[:12]
+        home = self.home(corpus, variant(options), seed)
         fit(method, splits["train"], {"answer": AnswerScorer()}, settings(seed), dev=splits["dev"], folder=home)
         return method
 
     def timing(self, repeats: int = 7) -> None:
         """A training step and an answering pass over one batch of 16 questions, the designs in turn: CPU seconds,
         minima; as a ratio to FiD."""
-        best = next((r.variant for r in rows() if "blocks" in r.variant and r.split == "test"), variant(SEARCH[0]))
+        best = next(
+            (r.variant for r in read_rows(self.path) if "blocks" in r.variant and r.split == "test"), variant(SEARCH[0])
+        )
         designs = [{"live": live} for live in CURVE] + [o for o in SEARCH if variant(o) == best]
         corpus = self.corpus(SOURCE, self.arguments.train)
         steps = [step for options in designs for step in [self.step(options, corpus)]]
@@ -289,7 +301,7 @@ class Runs:
                     command="python experiments/lumen/reading.py timing",
                     **surroundings(),
                 )
-                append_row(ROWS, row)
+                append_row(self.path, row)
                 print(f"{variant(options)} {metric} {100 * value:.1f} %")
 
     def step(self, options: Mapping[str, Any], corpus: Corpus) -> Any:
@@ -315,10 +327,6 @@ class Runs:
         return once
 
 
-def rows() -> list[ResultsRow]:
-    return read_rows(ROWS)
-
-
 def parts(names: Sequence[str]) -> Iterator[str]:
     every = ("curve", "search", "best", "ablations", "transfer", "timing")
     yield from (name for name in every if not names or name in names)
@@ -329,8 +337,10 @@ def main() -> None:
     parser.add_argument("parts", nargs="*")
     parser.add_argument("--seeds", default="42,43,44")
     parser.add_argument("--train", type=int, default=3200)
+    parser.add_argument("--test", type=int, default=1000)
     parser.add_argument("--passages", type=int, default=2)
     parser.add_argument("--encoder", default="")
+    parser.add_argument("--rows", default=str(HERE / "rows.jsonl"))
     runs = Runs(parser.parse_args())
     torch.set_num_threads(1)
     for part in parts(runs.arguments.parts):

@@ -215,6 +215,7 @@ def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(
     assert lines[0][:2] == ["frozen", "4"]
     assert lines[1][:4] == ["linear", "0", "2", "6"]
     assert lines[1][-1] == "s"
+    assert "store: 0 of 0 items" in run(*some, "-o", "other", "--dry-run", "-m", "finetune").stdout
     away = run(*some, "-o", "other", "--dry-run", "--set", "encoder=some/where").stdout
     assert "the encoder is not here, so views and blocks were not checked" in away
 

@@ -1,6 +1,7 @@
 """A small corpus with random states whose labels can be learned: what a word's vectors say; the tiny encoders too."""
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from encodeonce.batching import Memory
 from encodeonce.types import Document, Encoding, Spec
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 WIDTH, BLOCKS = 8, 2
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from encodeonce.batching import Memory
+from encodeonce.corpus.questions import read_questions
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, NotStored, SpecMismatch
 from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, ReadingExamples, n_live, passage_document
@@ -287,6 +288,24 @@ def test_long_questions_are_cut_and_counted_and_long_passages_refused(
         method.read([Question("q", "a", passages=(Passage("p", "", "a " * 40, place="x:1"),))], encoder)
     with pytest.raises(DataError, match=r"reads view \[2\] of every passage from a store: give one"):
         Lumen.build(design(live=1), encoder).read([long], encoder)
+
+
+def test_FID_1_none_three_and_one_passage_share_a_batch(checkpoint: Callable[..., Path], cases: Path) -> None:
+    questions = read_questions(cases / "FID-1.jsonl")
+    assert [len(question.passages) for question in questions] == [0, 3, 1]
+    wanted = design(live=4)
+    encoder = wanted.encoder(checkpoint("modernbert"))
+    method = Lumen.build(wanted, encoder, read_ahead=0).eval()
+    (together,) = method.batches(method.read(questions, encoder), size=3, order=None)
+    found = answers(method, together)
+    assert found[0] == Answer("", score=found[0].score)
+    assert [p.text for p in together.examples.passages] == ["in Oslo", "by sea", "north", "in 1999"], "order is kept"
+    for question, expected in zip(questions, found, strict=True):
+        (alone,) = method.batches(method.read([question], encoder), size=1, order=None)
+        (answer,) = answers(method, alone)
+        assert (answer.text, answer.passage, answer.start) == (expected.text, expected.passage, expected.start)
+        assert abs(answer.score - expected.score) < 1e-5
+    method.loss(together).backward()
 
 
 def test_designs_that_cannot_be_are_refused(checkpoint: Callable[..., Path]) -> None:

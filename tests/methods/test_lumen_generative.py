@@ -18,6 +18,7 @@ from torch import Tensor
 from encodeonce.batching import Memory
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.t5_decoder import T5Decoder
+from encodeonce.errors import NonFinite
 from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, passage_document, question_document
 from encodeonce.store import Store
 from encodeonce.train.fit import fit
@@ -188,6 +189,44 @@ def test_CL12_a_store_in_bf16_is_near_the_memory_on_the_fly(
         store.fill([passage_document(passage, FORM) for passage in (P1, P2, P3)], encoder)
         (batch,) = method.batches(method.read(QUESTIONS, encoder, store), size=3, order=None)
         assert (logits(method, batch) - fly).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL3_without_a_question_a_passage_is_encoded_alone(kind: str, folders: Callable[[str], Path]) -> None:
+    method, batch = made(folders(kind), live=3)
+    pairs = replace(batch.pairs, question=(0,) * len(batch.pairs.question))
+    none = torch.zeros(0, dtype=torch.long)
+    bare = replace(batch, question_ids=none, question_lengths=(0,) * len(batch.items), pairs=pairs)
+    encoder, model = Pretrained(folders(kind)), whole(folders(kind))
+    for part, passage in zip(
+        method.states(bare).split(bare.lengths), [p for q in QUESTIONS for p in q.passages], strict=True
+    ):
+        ids = ids_of(encoder, passage_document(passage, FORM), True)[None]
+        close(part, model.encoder(input_ids=ids).last_hidden_state[0].detach())
+
+
+def test_NUM_1_a_stream_beyond_fp16_is_refused_by_the_store_and_fits_bf16(
+    folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    model = whole(folders("t5"))
+    with torch.no_grad():
+        for block in model.encoder.block:
+            block.layer[1].DenseReluDense.wo.weight *= 3e6
+    folder = tmp_path / "loud"
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((folders("t5") / name).read_bytes())
+    wanted = Design(reader="generate", live=1)
+    encoder = wanted.encoder(folder)
+    documents = [passage_document(passage, FORM) for passage in (P1, P2, P3)]
+    with pytest.raises(NonFinite):
+        Store.open(tmp_path / "fp16", encoder.spec([2], "fp16")).fill(documents, encoder)
+    method = Lumen.build(wanted, encoder, read_ahead=0, form=FORM).eval()
+    store = Store.open(tmp_path / "bf16", encoder.spec([2], "bf16"))
+    store.fill(documents, encoder)
+    (batch,) = method.batches(method.read(QUESTIONS, encoder, store), size=3, order=None)
+    assert batch.memory.views.abs().max() > 65504
+    assert torch.isfinite(logits(method, batch)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

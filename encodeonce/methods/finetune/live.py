@@ -29,7 +29,7 @@ class Live(Adapter):
 
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
         """The chosen rows, fp32. ConfigError where the batch has neither piece ids nor the views that are asked for."""
-        below = self._below(batch)
+        below = self.below(batch)
         above: Tensor = self.blocks(below, batch.lengths, rows)
         if self.mix is None or not self.residual:
             return above
@@ -42,7 +42,8 @@ class Live(Adapter):
         n_rows = sum(batch.lengths) if rows is None else len(rows)
         return torch.ones(n_rows, batch.views.shape[0], device=batch.views.device)
 
-    def _below(self, batch: Packed) -> Float[Tensor, "P D"]:
+    def below(self, batch: Packed) -> Float[Tensor, "P D"]:
+        """What the blocks are given."""
         if self.mix is not None:
             return self.mix(batch)
         n_views = batch.views.shape[0]

@@ -1,0 +1,62 @@
+"""`encodeonce pretrain`: documents with metadata to a domain encoder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .options import json_option, set_option
+
+__all__ = ["pretrain"]
+
+
+@click.command()
+@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--output", "-o", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="FOLDER."
+)
+@set_option
+@json_option
+def pretrain(config: Path, folder: Path, changes: tuple[str, ...], as_json: bool) -> None:
+    """Train an encoder on whole documents: their similarity, their taxonomy, their text.
+
+    CONFIG names documents, the field of their category path, encoder and objective. FOLDER/encoder is then an ordinary
+    encoder; FOLDER/report.json says what was sampled, what it cost, and how held-out documents come out beside the
+    plain mean of sentence vectors. Given again, an interrupted run goes on.
+    """
+    from .config import load
+    from .pretrain_config import PretrainConfig
+
+    chosen = load(config, changes, model=PretrainConfig)
+    from . import pretraining
+
+    report = pretraining.pretrain(chosen, folder)
+    click.echo(json.dumps(report) if as_json else _text(report, folder))
+
+
+def _text(report: dict[str, Any], folder: Path) -> str:
+    cost, held = report["costs"], report["held_out"]
+    counts, sample = report["counts"], report["sample"]
+    lines = [
+        f"documents  {counts['documents']:,}: {counts['without_sentence']:,} without a sentence, "
+        f"{counts['shortened']:,} shortened; {counts['sentences']:,} sentences",
+        f"tuples     {report['tuples']:,} ({sample['anchors']:,} possible anchors, {sample['without_partner']:,} "
+        f"without a partner, {sample['without_metadata']:,} without metadata)",
+    ]
+    lines += [
+        f"{name:<11}{cost['seconds'].get(name, 0):,.1f} s, {cost['flops'][name] / 1e12:,.2f} TFLOP"
+        for name in ("encode", "train", "total")
+    ]
+    lines.append(
+        f"masked LM  {cost['masked_epoch_flops'] / 1e12:,.2f} TFLOP for one epoch of the same documents; padding "
+        f"{100 * cost['positions']['padded_share']:.1f} % of positions here"
+    )
+    if held["plain mean of sentence vectors"] is not None:
+        lines.append(f"held out   triplet accuracy over {held['tuples']:,} tuples")
+        lines.append(f"           plain mean of sentence vectors {held['plain mean of sentence vectors']:.1f}")
+        for name in ("untouched", "trained"):
+            parts = [f"{kind} {held[name][kind]:.1f}" for kind in ("sentences", "pieces") if kind in held[name]]
+            lines.append(f"           {name}: {', '.join(parts)}")
+    lines.append(f"encoder    {folder / 'encoder'}")
+    return "\n".join(lines)

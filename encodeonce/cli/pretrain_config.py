@@ -1,0 +1,73 @@
+"""The config file of `pretrain`: documents, what makes them similar, the objective, the loop."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from .config import EncoderName, FileName, Files, Section, TrainSection
+
+__all__ = ["DocumentsSection", "PretrainConfig", "PretrainSection", "SampleSection"]
+
+
+class DocumentsSection(Section):
+    """`[data]`: where the documents are and what their metadata is called."""
+
+    train: Files = Field(default_factory=list, description="files or folders of documents")
+    format: str | None = Field(default=None, description="reader's name; by the file's ending where it is not given")
+    columns: dict[str, int | str] | None = Field(default=None, description="where values stand: { text = 'body' }")
+    path: str = Field(default="category_path", description="field of the category path: a list, or 'A > B'")
+    levels: int = Field(default=0, ge=0, description="levels of the path that are used, from the root; 0: all")
+    split: str = Field(default="", description="field that says which documents are held out; none: held_out decides")
+    held_out_name: str = Field(default="heldout", description="the field's value for those")
+    held_out: float = Field(default=0.1, ge=0, lt=1, description="else the part held out, chosen by content")
+    max_sentences: int = Field(default=512, gt=0, description="sentences of a document that are read")
+    keep: Literal["head", "middle", "tail"] = Field(default="head", description="which, where there are more")
+
+
+class SampleSection(Section):
+    """`[sample]`: which documents are similar, and how many tuples are drawn."""
+
+    rule: Literal["category", "concepts", "citations", "brand", "rouge"] = Field(
+        default="category", description="brand draws quadruplets; rouge needs no metadata"
+    )
+    field: str = Field(default="", description="field of category, concepts or cited ids; none: the category path")
+    brand: str = Field(default="brand", description="field of the brand, for quadruplets")
+    n: int = Field(default=2000, gt=0, description="tuples, before doubling")
+    doubled: bool = Field(default=True, description="each triplet also with anchor and positive swapped")
+    hard_ratio: float = Field(default=0.0, ge=0, le=1, description="citations: share of hard negatives")
+    topic_levels: int = Field(default=0, ge=0, description="classes from clusters of so many levels, not from paths")
+    shuffled: bool = Field(default=False, description="metadata given to other documents: the control")
+    n_held_out: int = Field(default=4000, gt=0, description="tuples of held-out documents that are scored")
+
+
+class PretrainSection(TrainSection):
+    """`[train]`: the loop, with the authors' settings as defaults (spec A10)."""
+
+    learning_rate: float = Field(default=5e-5, gt=0, description="the schedule's peak")
+    num_train_epochs: int = Field(default=1, gt=0, description="passes over the tuples")
+    optim: Literal["adam", "adamw", "adafactor"] = Field(default="adamw", description="the optimiser")
+    lr_scheduler_type: Literal["one_cycle", "linear", "constant"] = Field(
+        default="linear", description="course of the learning rate"
+    )
+    warmup_ratio: float = Field(default=0.0, ge=0, lt=1, description="part of the steps before the peak")
+    max_grad_norm: float = Field(default=1.0, ge=0, description="clips the gradient; 0: never")
+
+
+class PretrainConfig(Section):
+    """The whole file."""
+
+    encoder: EncoderName = Field(description="the encoder that is trained: a folder or a hub name")
+    sentence_encoder: EncoderName | None = Field(default=None, description="the frozen one; none: the same")
+    store: FileName = Field(default="sentences", description="folder of the stored sentence vectors")
+    pooling: Literal["mean", "cls"] = Field(default="mean", description="pieces to a sentence")
+    normalize: bool = Field(default=False, description="sentence vectors of length 1")
+    dtype: Literal["fp32", "fp16", "bf16", "int8"] = Field(default="fp16", description="type they are stored in")
+    compute: Literal["fp32", "bf16x3", "bf16"] = Field(default="fp32", description="the sentence encoder's arithmetic")
+    objective: str = Field(default="both", description="triplet, hier, both, masked, combined or release")
+    options: dict[str, Any] = Field(default_factory=dict, description="settings of the objective, such as far = 0.5")
+    windows_per_batch: int = Field(default=8, gt=0, description="windows of pieces beside the tuples (combined)")
+    window: int = Field(default=128, gt=2, description="pieces of such a window")
+    token_documents: int = Field(default=200, ge=0, description="held-out documents also read piece by piece")
+    data: DocumentsSection = DocumentsSection()
+    sample: SampleSection = SampleSection()
+    train: PretrainSection = PretrainSection()

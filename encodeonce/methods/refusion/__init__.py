@@ -1,0 +1,23 @@
+"""Retrieved vectors fused inside an encoder's blocks, with a search over where and how (ReFusion, Wu et al. 2024)."""
+
+from .controls import CONTROLS, instead
+from .fusing import FUSINGS, SLOTS, Fusing
+from .fusion import Decision
+from .refusion import Refusion, refusion
+from .retrieved import Retrieved
+from .retriever import Leakage, Near, Retriever
+
+__all__ = [
+    "CONTROLS",
+    "FUSINGS",
+    "SLOTS",
+    "Decision",
+    "Fusing",
+    "Leakage",
+    "Near",
+    "Refusion",
+    "Retrieved",
+    "Retriever",
+    "instead",
+    "refusion",
+]

@@ -1,0 +1,287 @@
+"""The method: any fine-tuning of one task with retrieved vectors fused inside, and its search (ReFusion, section 3.3).
+
+Lower level: weights and fusion parameters on train batches, by the loop as ever. Upper level: the architecture, on dev
+batches, from gradients of it alone; first order, or second by a finite difference as in DARTS (Liu et al. 2019).
+
+Axes: K neighbours   D width
+"""
+
+import itertools
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ...batching import Batch, Examples
+from ...encoders.live import LiveBlocks
+from ...errors import ConfigError, RunError
+from ...store.search import Search
+from ..finetune import Finetune, Live
+from ..multitask import Part, start_seed
+from .fused import Fused
+from .fusing import SLOTS, Fusing
+from .fusion import Decision, Fusion, Site
+
+__all__ = ["Refusion", "refusion"]
+
+log = logging.getLogger("encodeonce")
+
+FAINT = 0.01
+"""Below this share of a slot's output what is added hardly counts: it is said."""
+
+
+class Refusion(Finetune):
+    """Made by `refusion(...)`. Items come from a `Retrieved` source; without neighbours it is the plain method."""
+
+    def __init__(self, plain: Finetune, part: Part) -> None:
+        (name,) = plain.names
+        super().__init__({name: part}, plain.layers, plain.read_ahead, window=plain.window)
+        # beside the registered modules: the plain method's parameters are this one's
+        object.__setattr__(self, "_plain", plain)
+        self._measured = False
+
+    @property
+    def name(self) -> str:
+        """Of its task."""
+        return self.names[0]
+
+    @property
+    def fused(self) -> Fused:
+        """The adapter."""
+        adapter = self.part(self.name).adapter
+        assert isinstance(adapter, Fused)
+        return adapter
+
+    @property
+    def fusion(self) -> Fusion:
+        """Ranking parameters, architecture, projections."""
+        return self.fused.fusion
+
+    def plain(self) -> Finetune:
+        """The method without fusion, its weights as they are now (identity 31)."""
+        plain: Any = self._plain
+        assert isinstance(plain, Finetune)
+        return plain
+
+    def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
+        """The plain method's, and "inside": ranks, masks, projections. The architecture is the upper level's."""
+        own = self.fusion.lower()
+        return {**self.plain().groups(name), **({"inside": own} if own else {})}
+
+    def losses(self, batch: Batch, names: Any) -> dict[str, Tensor]:
+        """As `Multitask`; the ratios of the first batch are logged."""
+        if self._measured or self.fusion.fusing.queries == "hidden":
+            return super().losses(batch, names)
+        self._measured = True
+        with self._watched() as seen:
+            losses = super().losses(batch, names)
+        self._say(seen, "at the start")
+        return losses
+
+    def ratios(self, examples: Examples, size: int = 32) -> dict[tuple[int, str], float]:
+        """(block, slot) -> length of what is added over length of the slot's output, mean over the examples; logged,
+        with a warning for modules below 1 %. Modules that add nothing are missing."""
+        with torch.no_grad(), self._watched() as seen, self._as_predicting():
+            for batch in self.batches(examples, size=size, order=None):
+                self.predict(batch)
+        self._say(seen, "now")
+        return {self._place(number): float(np.mean(values)) for number, values in sorted(seen.items())}
+
+    @contextmanager
+    def _watched(self) -> Iterator[dict[int, list[float]]]:
+        seen: dict[int, list[float]] = {}
+
+        def watch(number: int, added: Tensor, y: Tensor) -> None:
+            share = added.float().norm(dim=-1) / y.float().norm(dim=-1).clamp(min=1e-12)
+            seen.setdefault(number, []).extend(share.tolist())
+
+        self.fused.watch = watch
+        try:
+            yield seen
+        finally:
+            self.fused.watch = None
+
+    def _place(self, number: int) -> tuple[int, str]:
+        site = self.fusion.sites[number]
+        return site.block, site.slot
+
+    def _say(self, seen: Mapping[int, Sequence[float]], when: str) -> None:
+        means = {number: float(np.mean(values)) for number, values in sorted(seen.items())}
+        named = [f"{slot} {block}: {100 * means[n]:.2g} %" for n in means for block, slot in (self._place(n),)]
+        log.info("fused vector to slot output, %s: %s", when, ", ".join(named) or "nothing is added")
+        faint = sum(value < FAINT for value in means.values())
+        if faint:
+            log.warning(
+                "%d of %d fused modules add less than 1 %% of their slot's output, so they hardly change it; "
+                "scale='convex' or add weigh more",
+                faint,
+                len(means),
+            )
+
+    # the upper level (train.TwoLevel)
+
+    def upper_parameters(self) -> list[nn.Parameter]:
+        """The architecture; none where each module has one candidate."""
+        alpha = self.fusion.architecture
+        return [] if alpha is None else [alpha]
+
+    def upper_gradients(self, batch: Batch, lower: Batch, rate: float) -> list[Tensor | None]:
+        """Of the dev loss with respect to the architecture alone; see `train.TwoLevel`.
+
+        With `leak` what the released code does: the dev loss's gradients stay at the weights, the architecture gets
+        none.
+        """
+        if self.fusion.fusing.leak:
+            self.loss(batch).backward()
+            return [None]
+        if self.fusion.fusing.order == 2 and rate > 0:
+            return [self._second_order(batch, lower, rate)]
+        return [self._of_architecture(batch)]
+
+    @contextmanager
+    def _as_predicting(self) -> Iterator[None]:
+        """Without dropout and noise: the architecture is for the model that answers."""
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
+
+    def _of_architecture(self, batch: Batch) -> Tensor:
+        weights = [weight for own in self.groups(self.name).values() for weight in own]
+        with self.fusion.searching(), self._as_predicting():
+            for weight in weights:  # nothing is kept for gradients that nobody asks for
+                weight.requires_grad_(False)
+            try:
+                (gradient,) = torch.autograd.grad(self.loss(batch), self.upper_parameters())
+            finally:
+                for weight in weights:
+                    weight.requires_grad_(True)
+        return gradient
+
+    def _second_order(self, batch: Batch, lower: Batch, rate: float) -> Tensor:
+        """w' = w - rate grad L_train(w), then grad_a L_dev(w') - rate (grad_a L_train(w+) - grad_a L_train(w-)) / 2 eps
+        with w+- = w +- eps grad_w' L_dev(w') and eps = 0.01 over that gradient's norm; without dropout and noise."""
+        alpha = self.upper_parameters()[0]
+        weights = [weight for own in self.groups(self.name).values() for weight in own]
+        before = [weight.detach().clone() for weight in weights]
+        with self._as_predicting():
+            slopes = torch.autograd.grad(self.loss(lower), weights, allow_unused=True)
+        _move(weights, before, slopes, -rate)
+        with self.fusion.searching(), self._as_predicting():
+            first, *ahead = torch.autograd.grad(self.loss(batch), [alpha, *weights], allow_unused=True)
+        norm = torch.sqrt(sum((slope.square().sum() for slope in ahead if slope is not None), torch.zeros(())))
+        step = 0.01 / float(norm.clamp(min=1e-12))
+        sides = []
+        for sign in (step, -step):
+            _move(weights, before, ahead, sign)
+            sides.append(self._of_architecture(lower))
+        _move(weights, before, ahead, 0.0)
+        return first - rate * (sides[0] - sides[1]) / (2 * step)
+
+    # the architecture, and what is kept
+
+    @property
+    def ending(self) -> str:
+        """How predictions use the architecture: "argmax" or "soft"."""
+        return self.fusion.ending
+
+    @ending.setter
+    def ending(self, value: str) -> None:
+        self.fusion.ending = Fusing(ending=value).ending
+
+    def architecture(self) -> list[Decision]:
+        """A line a module: the candidates' shares, the chosen one and its lead."""
+        return self.fusion.decisions()
+
+    def choice(self) -> tuple[str, ...]:
+        """The scheme of every module, for `Fusing(choice=...)`: the retrained ending."""
+        return tuple(decision.chosen for decision in self.architecture())
+
+    def save(self, folder: Path) -> None:
+        """`model.safetensors` holds blocks and head as the plain method names them, `fusion.safetensors` and
+        `fusion.json` what fusion adds."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(_tensors(self.plain()), folder / "model.safetensors")
+        save_file(_tensors(self.fusion), folder / "fusion.safetensors")
+        described = {
+            "fusing": self.fusion.fusing.to_json(),
+            "width": self.fusion.width,
+            "sites": [asdict(site) for site in self.fusion.sites],
+            "choice": list(self.choice()),
+        }
+        (folder / "fusion.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """The inverse, into a method that was made alike; RunError with the difference where it was not."""
+        described = json.loads((folder / "fusion.json").read_text(encoding="utf-8"))
+        mine = {**self.fusion.fusing.to_json(), "width": self.fusion.width}
+        theirs = {**described["fusing"], "width": described["width"]}
+        other = {key: value for key, value in mine.items() if theirs.get(key) != value}
+        if other:
+            raise RunError(
+                f"{folder} holds fusion made with { ({key: theirs.get(key) for key in other}) }; this one has {other}. "
+                "Make it with the saved settings."
+            )
+        self.plain().load_state_dict(load_file(folder / "model.safetensors"))
+        self.fusion.load_state_dict(load_file(folder / "fusion.safetensors"))
+
+
+def refusion(plain: Finetune, fusing: Fusing, width: int, *, search: Search | None = None, seed: int = 42) -> Refusion:
+    """Fusion of vectors of this width inside the trained blocks of `plain`, a method of one task; `search` where
+    queries are hidden states.
+
+    Raises ConfigError for several tasks, for blocks that are not trained or read a mix of views, for slots that the
+    encoder lacks and for widths that differ.
+    """
+    if len(plain.names) != 1:
+        raise ConfigError(f"fusion is for one task at a time; there is {', '.join(plain.names)}.")
+    (name,) = plain.names
+    old = plain.part(name)
+    if not isinstance(old.adapter, Live) or old.adapter.mix is not None:
+        raise ConfigError(
+            "fusion needs trained blocks over piece ids or one stored view: finetune, top1, top2 or lora."
+        )
+    live = old.adapter.blocks
+    asked = fusing.blocks or live.blocks
+    frozen = [block for block in asked if block not in live.blocks]
+    if frozen:
+        raise ConfigError(f"blocks={list(asked)}: {frozen} run before the trained ones, which are {list(live.blocks)}.")
+    sites = [Site(block, slot, _width(live, block, slot)) for block, slot in itertools.product(asked, fusing.slots)]
+    fusion = Fusion(fusing, sites, width, start_seed(seed, f"{name}/fusion"))
+    part = Part(Fused(old.adapter, fusion, search), old.head, old.piece)
+    part.train(old.training)
+    return Refusion(plain, part)
+
+
+def _width(live: LiveBlocks, block: int, slot: str) -> int:
+    """The width of a slot's output."""
+    path = live.stack.paths.get(SLOTS[slot])
+    if path is None:
+        raise ConfigError(f"slot {slot!r}: this encoder has {', '.join(live.stack.slots)} ({SLOTS[slot]} is missing).")
+    module, _, third = path.partition("/")
+    linear: Any = live.stack.blocks[block].get_submodule(module)
+    width = getattr(linear, "nf", None) or linear.out_features  # nf: GPT-2's transposed maps
+    return int(width) // (3 if third else 1)
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
+
+
+def _move(
+    weights: Sequence[nn.Parameter], origin: Sequence[Tensor], slopes: Sequence[Tensor | None], by: float
+) -> None:
+    """weights = origin + by * slopes, in place."""
+    with torch.no_grad():
+        for weight, start, slope in zip(weights, origin, slopes, strict=True):
+            weight.copy_(start if slope is None or not by else start + by * slope)

@@ -1,0 +1,248 @@
+"""Texts encoded once, and for each example the nearest of them: by content, without itself, computed once (spec B2).
+
+Axes: N examples   S texts of an example (2 where any is a pair)   K neighbours, nearest first   D width
+"""
+
+import hashlib
+import json
+import logging
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+from safetensors.numpy import load_file, save_file
+
+from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
+from ...store import FillReport, Search, Store, Stored
+from ...types import Document, Spec
+
+__all__ = ["Leakage", "Near", "Retriever", "TextEncoder"]
+
+log = logging.getLogger("encodeonce")
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """One vector a text: `encoders.pooled.Pooled(model, "text")`."""
+
+    def spec(self, layers: str | int | Sequence[int] = "last", dtype: str = "fp16") -> Spec:
+        """What would make the vectors."""
+
+    def cut(self, documents: Sequence[Document]) -> Any:
+        """See `store.Source`."""
+
+    def encode(self, pieces: Any, layers: Any = "last") -> Any:
+        """See `store.Source`."""
+
+
+@dataclass(frozen=True)
+class Near:
+    """Neighbours of examples by key: `ids[n, s]` are rows of the corpus for text s of example n, nearest first.
+
+    `search` holds the rows. A single text among pairs stands twice.
+    """
+
+    keys: tuple[str, ...]
+    ids: Int[np.ndarray, "N S K"]
+    scores: Float[np.ndarray, "N S K"]
+    search: Search
+
+    def vectors(self, items: Int[np.ndarray, " B"]) -> Float[np.ndarray, "B K D"]:
+        """The neighbours' vectors, rank by rank; of a pair the mean of both texts' (spec B2): their mean stays."""
+        ids = self.ids[items]
+        rows = self.search.vectors(ids[:, 0])
+        return rows if ids.shape[1] == 1 else (rows + self.search.vectors(ids[:, 1])) / 2
+
+    @property
+    def mark(self) -> str:
+        """SHA-256 of keys and ids: what a resumed run compares."""
+        return hashlib.sha256("\n".join(self.keys).encode() + self.ids.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """Examples of which a text stands word for word in the corpus; `share` of all, and those left without them."""
+
+    examples: int
+    found: tuple[int, ...]
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return len(self.found) / max(1, self.examples)
+
+    @property
+    def clean(self) -> tuple[int, ...]:
+        """The others, to be scored by themselves as well."""
+        leaked = set(self.found)
+        return tuple(n for n in range(self.examples) if n not in leaked)
+
+
+class Retriever:
+    """`Retriever.build(folder, documents, encoder)` encodes what is missing and keeps texts, vectors and a manifest;
+    `Retriever.open(folder, encoder)` needs the encoder for queries alone. Labels are never stored.
+
+    The folder holds `states/` (a store, queries included), `texts.jsonl`, `corpus.json` and `near/` (neighbours by
+    content). Empty texts are counted and left out, of equal texts (`same`) the first is kept.
+    """
+
+    def __init__(self, folder: Path, texts: Sequence[str], store: Store, encoder: TextEncoder, search: Search) -> None:
+        self.folder, self.texts, self.store, self.encoder, self.search = folder, tuple(texts), store, encoder, search
+
+    @classmethod
+    def build(
+        cls,
+        folder: str | Path,
+        documents: Sequence[Document],
+        encoder: TextEncoder,
+        *,
+        metric: str = "l2",
+        kind: str = "exact",
+        dtype: str = "fp32",
+    ) -> "Retriever":
+        """A corpus of these documents' texts (both of a pair), each text once; words are joined by spaces.
+
+        A folder that holds this corpus already is opened. Raises DataError where there is no text, ConfigError where
+        the folder holds another corpus, SpecMismatch where another encoder made its vectors.
+        """
+        folder = Path(folder)
+        every = [text for document in documents for text in texts_of(document)]
+        texts = list({same(text): text for text in reversed(every) if text.strip()}.values())[::-1]
+        if not texts:
+            raise DataError(f"{folder}: no text to retrieve among {len(documents)} documents.")
+        if len(texts) < len(every):
+            log.info(
+                "%s: %d of %d texts are kept, the others are empty or stand there twice", folder, len(texts), len(every)
+            )
+        described = {"texts": len(texts), "sha256": _digest(texts), "metric": metric, "kind": kind, "dtype": dtype}
+        manifest = folder / "corpus.json"
+        if manifest.exists():
+            there = json.loads(manifest.read_text(encoding="utf-8"))
+            other = [
+                f"{key}: {described[key]} asked for, {there.get(key)} there"
+                for key in described
+                if there.get(key) != described[key]
+            ]
+            if other:
+                raise ConfigError(f"{folder} holds another corpus ({'; '.join(other)}). Choose another folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        store = Store.open(folder / "states", encoder.spec(dtype=dtype))
+        store.fill(_documents(texts), encoder)
+        lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
+        (folder / "texts.jsonl").write_text(lines, encoding="utf-8")
+        manifest.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        return cls.open(folder, encoder)
+
+    @classmethod
+    def open(cls, folder: str | Path, encoder: TextEncoder) -> "Retriever":
+        """What `build` left. Raises SpecMismatch for another encoder, CorruptStore where the texts were changed."""
+        folder = Path(folder)
+        try:
+            described = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+            lines = (folder / "texts.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+        except FileNotFoundError as problem:
+            raise ConfigError(
+                f"{folder} is no corpus: {Path(problem.filename).name} is missing. Build it first."
+            ) from None
+        texts = [json.loads(line)["text"] for line in lines]
+        if _digest(texts) != described["sha256"]:
+            raise CorruptStore(f"{folder / 'texts.jsonl'} was changed since the corpus was built. Build it anew.")
+        spec = encoder.spec(dtype=described["dtype"])
+        if spec.unit != "text":
+            raise SpecMismatch(f"{folder}: the encoder gives a row a {spec.unit}; retrieval needs one a text.")
+        store = Store.open(folder / "states", spec)
+        rows = Stored(store, store.keys(_documents(texts)))
+        return cls(folder, texts, store, encoder, Search(rows, described["metric"], described["kind"]))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return self.search.width
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """The row of each text, by `same`."""
+        return {same(text): row for row, text in enumerate(self.texts)}
+
+    def leakage(self, documents: Sequence[Document]) -> Leakage:
+        """Which examples have a text in the corpus, up to case, white space and Unicode form."""
+        found = [n for n, document in enumerate(documents) if any(same(t) in self._rows for t in texts_of(document))]
+        return Leakage(len(documents), tuple(found))
+
+    def near(
+        self, documents: Sequence[Document], k: int = 64, *, exclude_same: bool = True, allow_fewer: bool = False
+    ) -> Near:
+        """The k nearest texts of every document; each text of a pair is searched by itself.
+
+        An example never gets its own texts or copies of them (`same`) unless `exclude_same=False`: at distance 0 they
+        would be there in training and missing in use. Kept in the folder by content. Raises TooFewVectors where fewer
+        are left, unless `allow_fewer`: then all get as many as the poorest has, and it is logged.
+        """
+        keys = tuple(document.key for document in documents)
+        pairs = any(document.pair for document in documents)
+        asked = [text for document in documents for text in _padded(texts_of(document), 2 if pairs else 1)]
+        path = self.folder / "near" / f"{self._mark(asked, k, exclude_same, allow_fewer)}.safetensors"
+        if path.exists():
+            kept = load_file(path)
+            return Near(keys, kept["ids"], kept["scores"], self.search)
+        queries = self.vectors(asked)
+        own = [
+            [self._rows[name] for name in {same(text) for text in texts_of(document)} if name in self._rows]
+            for document in documents
+            for _ in range(2 if pairs else 1)
+        ]
+        found = self.search.find(queries, k, exclude=own if exclude_same else None, allow_fewer=allow_fewer)
+        shape = (len(documents), 2 if pairs else 1, found.ids.shape[1])
+        near = Near(keys, found.ids.reshape(shape), found.scores.reshape(shape), self.search)
+        path.parent.mkdir(exist_ok=True)
+        unfinished = path.with_suffix(".tmp")
+        save_file({"ids": near.ids, "scores": near.scores}, unfinished)
+        unfinished.replace(path)
+        return near
+
+    def vectors(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
+        """Vectors of any texts, encoded where they are not stored yet. DataError for an empty one."""
+        empty = next((n for n, text in enumerate(texts) if not text.strip()), None)
+        if empty is not None:
+            raise DataError(f"query {empty} is empty, so nothing is near it. Leave the example out.")
+        documents = _documents(texts)
+        report: FillReport = self.store.fill(documents, self.encoder)
+        log.debug("%d queries encoded, %d known", report.written, report.hits)
+        return Stored(self.store, self.store.keys(documents))[:]
+
+    def _mark(self, texts: Sequence[str], k: int, exclude_same: bool, allow_fewer: bool) -> str:
+        described = json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))
+        spec = self.store.spec.to_json()
+        shown = json.dumps([described, spec, _digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
+        return hashlib.sha256(shown.encode()).hexdigest()
+
+
+def same(text: str) -> str:
+    """What two texts have in common that count as equal: letters up to case and Unicode form, words up to spacing."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def texts_of(document: Document) -> list[str]:
+    """The document's text, or its words with spaces, and the second text of a pair."""
+    first = document.text or " ".join(document.words)
+    return [first, document.pair] if document.pair else [first]
+
+
+def _padded(texts: list[str], size: int) -> list[str]:
+    return (texts * size)[:size]
+
+
+def _documents(texts: Sequence[str]) -> list[Document]:
+    return [Document(f"text {row}", text=text) for row, text in enumerate(texts)]
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(list(texts), ensure_ascii=True).encode()).hexdigest()

@@ -1,0 +1,115 @@
+"""`pretrain`: from documents with a category column to an exported encoder, again and resumed; every rule."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from encodeonce.encoders.pretrained import Pretrained
+
+from .conftest import LEXICON, Run
+
+
+def articles(path: Path, n: int = 60) -> Path:
+    """Documents of two topics in four paths, with brands, concepts and citations."""
+    rng = random.Random(0)
+    with path.open("w", encoding="utf-8") as file:
+        for i in range(n):
+            topic = i % 2
+            words = LEXICON["NOUN"][:2] if topic else LEXICON["NOUN"][3:]
+            text = " ".join(f"The {rng.choice(words)} {rng.choice(LEXICON['VERB'])}." for _ in range(rng.randint(1, 4)))
+            row = {
+                "id": f"d{i}",
+                "text": f"{text} Number {i}.",
+                "category_path": ["animals" if topic else "things", f"kind {i % 4}"],
+                "concepts": [f"c{i % 5}", f"t{topic}"],
+                "cites": [f"d{(i + 2) % n}"],
+                "brand": f"b{i % 3}",
+            }
+            file.write(json.dumps(row) + "\n")
+        file.write(json.dumps({"id": "empty", "text": " ", "category_path": ["animals"]}) + "\n")
+    return path
+
+
+def config(folder: Path, encoder: Path, **changes: Any) -> Path:
+    articles(folder / "articles.jsonl")
+    (folder / "p.toml").write_text(
+        f'encoder = "{encoder}"\nstore = "sentences"\ntoken_documents = 8\nwindow = 16\nwindows_per_batch = 4\n'
+        '[data]\ntrain = "articles.jsonl"\nheld_out = 0.3\n[sample]\nn = 24\nn_held_out = 40\n'
+        "[train]\nper_device_train_batch_size = 8\nlearning_rate = 0.002\nlogging_steps = 3\n",
+        encoding="utf-8",
+    )
+    return folder / "p.toml"
+
+
+def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> None:
+    path = config(tmp_path, tiny)
+    done = run("pretrain", path, "-o", "out", "--json")
+    report = json.loads(done.stdout)
+    assert report == json.loads((tmp_path / "out/report.json").read_text())
+    assert report["counts"]["without_sentence"] == 1
+    assert report["tuples"] == 48
+    assert [level["classes"] for level in report["taxonomy"]] == [2, 4]
+    assert set(report["costs"]["seconds"]) == set(report["costs"]["flops"]) == {"encode", "train", "total"}
+    assert report["costs"]["visits"] == 48 * 3
+    assert report["costs"]["masked_epoch_flops"] > report["costs"]["flops"]["train"]
+    held = report["held_out"]
+    assert 0 <= held["plain mean of sentence vectors"] <= 100
+    assert {"sentences", "pieces", "sentences_centred"} <= set(held["trained"]) == set(held["untouched"])
+    assert "estimate: encode" in done.stderr
+    base, new = load_file(tiny / "model.safetensors"), load_file(tmp_path / "out/encoder/model.safetensors")
+    assert base.keys() == new.keys()
+    assert torch.equal(base["embeddings.word_embeddings.weight"], new["embeddings.word_embeddings.weight"])
+    Pretrained(tmp_path / "out/encoder").stack()
+    again = run("pretrain", path, "-o", "out")
+    assert "plain mean of sentence vectors" in again.stdout
+    second = load_file(tmp_path / "out/encoder/model.safetensors")
+    assert all(torch.equal(new[name], second[name]) for name in new), "a finished run is not trained again"
+
+
+@pytest.mark.parametrize(
+    ("changes", "tuples", "message"),
+    [
+        (["sample.rule=concepts", "sample.field=concepts", "objective=triplet"], 48, ""),
+        (["sample.rule=citations", "sample.field=cites", "objective=triplet", "sample.hard_ratio=0.5"], 24, ""),
+        (["sample.rule=brand", "options={far=0.5}"], 24, ""),
+        (["sample.rule=rouge", "sample.topic_levels=2"], 48, ""),
+        (["sample.shuffled=true", "objective=release"], 48, ""),
+        (["sample.field=concepts"], 0, "use rule='concepts'"),
+        (["objective=maskt"], 0, "Did you mean 'masked'"),
+        (["objective=masked"], 0, "hold no masked-language-model head"),
+        (["data.split=brand", "data.held_out_name=none"], 0, "0 of 60 documents have brand = 'none'"),
+        (["data.path=brand", "data.levels=1"], 48, ""),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+def test_every_rule_and_what_is_refused(
+    run: Run, tiny: Path, tmp_path: Path, changes: list[str], tuples: int, message: str
+) -> None:
+    sets = [part for change in [*changes, "sample.n_held_out=10"] for part in ("--set", change)]
+    done = run("pretrain", config(tmp_path, tiny), "-o", "out", *sets, "--json", code=1 if message else 0)
+    if message:
+        assert message in done.stderr
+    else:
+        assert json.loads(done.stdout)["tuples"] == tuples
+
+
+def test_masked_and_combined_with_a_checkpoint_that_has_its_head(run: Run, tiny: Path, tmp_path: Path) -> None:
+    from transformers import AutoConfig, BertForMaskedLM
+
+    base = tmp_path / "with-head"
+    BertForMaskedLM(AutoConfig.from_pretrained(tiny)).save_pretrained(base)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (base / name).write_bytes((tiny / name).read_bytes())
+    path = config(tmp_path, base)
+    for objective in ("masked", "combined"):
+        done = run("pretrain", path, "-o", objective, "--set", f"objective={objective}", "--json")
+        report = json.loads(done.stdout)
+        assert report["export"]["piece_vectors_equal"] is False
+        assert report["export"]["head"] is True
+        assert report["tuples"] == (48 if objective == "combined" else 0)
+        assert "masked" in report["trace"][0]

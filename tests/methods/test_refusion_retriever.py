@@ -1,0 +1,195 @@
+"""Neighbours of texts: held against a sort of all distances, without the examples themselves, computed once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from encodeonce.batching import Cut, Examples
+from encodeonce.encoders.pooled import Pooled
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.errors import ConfigError, CorruptStore, DataError, NotStored, SpecMismatch, TooFewVectors
+from encodeonce.methods.refusion import Near, Retrieved, Retriever, instead
+from encodeonce.types import Document
+
+WORDS = ("the", "cat", "sat", "on", "mat", "river", "banks", "running", "naive", "cafe", "rents", "co", "op")
+
+
+def texts(n: int, seed: int = 0) -> list[Document]:
+    draw = np.random.default_rng(seed)
+    chosen = {" ".join(draw.choice(WORDS, int(draw.integers(3, 9)))) for _ in range(3 * n)}
+    return [Document(f"t{i}", text=text, meta={"label": "x"}) for i, text in enumerate(sorted(chosen)[:n])]
+
+
+class Counting(Pooled):
+    """Says how many texts it encoded."""
+
+    encoded = 0
+
+    def encode(self, items: Any, layers: Any = "last") -> Any:
+        self.encoded += len(items)
+        return super().encode(items, layers)
+
+
+@pytest.fixture(scope="module")
+def encoder(checkpoint: Callable[..., Path]) -> Counting:
+    return Counting(Pretrained(checkpoint("bert")), "text")
+
+
+@pytest.fixture
+def retriever(encoder: Counting, tmp_path: Path) -> Retriever:
+    return Retriever.build(tmp_path / "corpus", texts(40), encoder)
+
+
+def test_neighbours_equal_a_sort_of_all_distances_without_the_example_itself(retriever: Retriever) -> None:
+    asked = [*texts(40)[:6], *texts(6, seed=9)]
+    corpus = retriever.vectors(retriever.texts).astype(np.float64)
+    near = retriever.near(asked, 5)
+    assert near.ids.shape == (12, 1, 5)
+    for n, document in enumerate(asked):
+        query = retriever.vectors([document.text])[0].astype(np.float64)
+        order = np.argsort(((corpus - query) ** 2).sum(1), kind="stable")
+        expected = [i for i in order if retriever.texts[i] != document.text][:5]
+        assert near.ids[n, 0].tolist() == expected
+    with_own = retriever.near(asked[:6], 5, exclude_same=False)
+    assert [retriever.texts[i] for i in with_own.ids[:, 0, 0]] == [document.text for document in asked[:6]]
+    assert not with_own.scores[:, 0, 0].any()
+
+
+def test_copies_up_to_case_and_spacing_are_no_neighbours(encoder: Counting, tmp_path: Path) -> None:
+    corpus = [
+        *texts(10),
+        Document("c", text="The  Cat sat"),
+        Document("d", text="the cat sat"),
+        Document("e", text=" "),
+    ]
+    retriever = Retriever.build(tmp_path / "c", corpus, encoder)
+    assert len(retriever) == 11
+    assert retriever.texts[-1] == "The  Cat sat"
+    near = retriever.near([Document("q", text="the cat SAT ")], 10)
+    assert 10 not in near.ids
+
+
+def test_words_and_both_texts_of_pairs_are_searched_and_averaged(retriever: Retriever) -> None:
+    words = Document("w", words=("the", "cat", "on"))
+    pair = Document("p", text="the cat on", pair="naive cafe by the river")
+    near = retriever.near([pair, words], 4)
+    first = retriever.near([words], 4)
+    second = retriever.near([Document("s", text=pair.pair)], 4)
+    assert near.ids[0].tolist() == [first.ids[0, 0].tolist(), second.ids[0, 0].tolist()]
+    assert near.ids[1, 0].tolist() == near.ids[1, 1].tolist() == first.ids[0, 0].tolist()
+    rows = near.vectors(np.array([0]))[0]
+    every = np.concatenate([first.vectors(np.array([0]))[0], second.vectors(np.array([0]))[0]])
+    np.testing.assert_allclose(rows[1], (every[1] + every[5]) / 2, atol=1e-6)
+
+
+def test_I25_pair_averaging_keeps_the_plain_mean(retriever: Retriever) -> None:
+    near = retriever.near([Document("p", text="the cat", pair="a mat")], 6)
+    np.testing.assert_allclose(
+        near.vectors(np.array([0]))[0].mean(0), retriever.search.vectors(near.ids[0]).mean((0, 1)), atol=1e-6
+    )
+
+
+def test_neighbours_are_computed_once_and_again_when_anything_changed(retriever: Retriever, encoder: Counting) -> None:
+    asked = texts(4, seed=5)
+    first = retriever.near(asked, 3)
+    before = encoder.encoded
+    again = Retriever.open(retriever.folder, encoder).near(asked, 3)
+    np.testing.assert_array_equal(again.ids, first.ids)
+    np.testing.assert_array_equal(again.scores, first.scores)
+    assert again.mark == first.mark
+    assert encoder.encoded == before
+    kept = len(list((retriever.folder / "near").iterdir()))
+    assert kept == 1
+    retriever.near(asked, 4)
+    retriever.near(asked[:3], 3)
+    retriever.near(asked, 3, exclude_same=False)
+    assert len(list((retriever.folder / "near").iterdir())) == 4
+
+
+def test_leakage_names_the_examples_that_stand_in_the_corpus(retriever: Retriever) -> None:
+    asked = [
+        Document("new", text="xyz"),
+        Document("old", text=retriever.texts[7].upper()),
+        Document("p", text="q", pair=retriever.texts[3]),
+    ]
+    found = retriever.leakage(asked)
+    assert (found.found, found.clean, round(found.share, 3)) == ((1, 2), (0,), 0.667)
+
+
+def test_a_corpus_smaller_than_k_is_refused_or_said(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TooFewVectors, match=r"64 neighbours asked for, but there are 40 vectors"):
+        retriever.near(texts(2, seed=3), 64)
+    assert retriever.near(texts(2, seed=3), 64, allow_fewer=True).ids.shape == (2, 1, 40)
+    assert "64 neighbours asked for, 40 found" in caplog.text
+
+
+def test_another_encoder_is_refused_by_name(retriever: Retriever, checkpoint: Callable[..., Path]) -> None:
+    other = Pooled(Pretrained(checkpoint("roberta")), "text")
+    with pytest.raises(SpecMismatch, match="was made by something else"):
+        Retriever.open(retriever.folder, other)
+    with pytest.raises(SpecMismatch, match="pooling: 'cls' here, 'mean' there"):
+        Retriever.open(retriever.folder, Pooled(Pretrained(checkpoint("bert")), "text", "cls"))
+    with pytest.raises(SpecMismatch, match="gives a row a sentence; retrieval needs one a text"):
+        Retriever.open(retriever.folder, Pooled(Pretrained(checkpoint("bert")), "sentence"))
+
+
+def test_a_folder_holds_one_corpus(retriever: Retriever, encoder: Counting, tmp_path: Path) -> None:
+    Retriever.build(retriever.folder, texts(40), encoder)
+    with pytest.raises(ConfigError, match=r"holds another corpus .*texts: 39 asked for, 40 there"):
+        Retriever.build(retriever.folder, texts(40)[1:], encoder)
+    with pytest.raises(ConfigError, match=r"corpus\.json is missing. Build it first"):
+        Retriever.open(tmp_path / "nothing", encoder)
+    with pytest.raises(DataError, match="no text to retrieve among 1 documents"):
+        Retriever.build(tmp_path / "empty", [Document("e", text=" ")], encoder)
+    with pytest.raises(DataError, match="query 0 is empty"):
+        retriever.near([Document("e", words=(" ",))], 1)
+    path = retriever.folder / "texts.jsonl"
+    path.write_text(path.read_text("utf-8").replace("cat", "cats", 1), encoding="utf-8")
+    with pytest.raises(CorruptStore, match=r"texts\.jsonl was changed"):
+        Retriever.open(retriever.folder, encoder)
+
+
+def test_labels_are_stored_nowhere(retriever: Retriever) -> None:
+    assert "label" not in "".join(path.read_text("utf-8") for path in retriever.folder.glob("*.json*"))
+
+
+def test_a_source_brings_each_item_its_own_neighbours(retriever: Retriever, encoder: Counting) -> None:
+    documents = texts(5, seed=4)
+    cut = Cut(encoder.model.spec(), encoder.model.cut(documents))
+    near = retriever.near(documents[::-1], 3)
+    source = Retrieved(cut, near)
+    packed = source.batch(source.index([documents[3].key, documents[0].key]))
+    expected = near.vectors(np.array([1, 4]))
+    assert packed.near is not None
+    assert torch.equal(packed.near, torch.from_numpy(expected))
+    assert packed.ids is not None
+    with pytest.raises(NotStored, match="no neighbours of the item"):
+        Retrieved(cut, Near(near.keys[:3], near.ids[:3], near.scores[:3], near.search)).index([documents[0].key])
+    plain, fused = Examples.read(cut, documents).fingerprint(), Examples.read(source, documents).fingerprint()
+    assert set(fused) - set(plain) == {"neighbours"}
+    other = Retrieved(cut, retriever.near(documents[::-1], 2))
+    assert Examples.read(other, documents).fingerprint()["neighbours"] != fused["neighbours"]
+
+
+def test_controls_have_the_form_of_neighbours_and_nothing_of_their_content(retriever: Retriever) -> None:
+    near = retriever.near(texts(5, seed=4), 3)
+    every = np.arange(5)
+    shuffled = instead("shuffled", near)
+    np.testing.assert_array_equal(shuffled.vectors(every), near.vectors(np.array([4, 0, 1, 2, 3])))
+    constant = instead("constant", near).vectors(every)
+    mean = retriever.vectors(retriever.texts).mean(0)
+    np.testing.assert_allclose(constant, np.broadcast_to(mean, constant.shape), atol=1e-5)
+    drawn, again, other = instead("random", near), instead("random", near), instead("random", near, seed=1)
+    np.testing.assert_array_equal(drawn.ids, again.ids)
+    assert not np.array_equal(drawn.ids, other.ids)
+    assert all(len(set(row.ravel().tolist())) == 3 for row in drawn.ids)
+    alone = instead("random", Near(near.keys[2:3], near.ids[2:3], near.scores[2:3], near.search))
+    np.testing.assert_array_equal(alone.ids[0], drawn.ids[2])
+    with pytest.raises(ConfigError, match=r"control 'mean' is not known"):
+        instead("mean", near)
+    with pytest.raises(ConfigError, match="1 different example cannot be given another's neighbours"):
+        instead("shuffled", retriever.near(texts(1), 3))
