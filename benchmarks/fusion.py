@@ -9,8 +9,8 @@ least CPU milliseconds of all rounds.
 
 forward    a batch of 32 and of 1: plain; each scheme; the integrator as it answers (argmax) and softly; concat8, the
            plain model over 8 other texts before each; all with neighbours at hand
-end_to_end one text in, one answer out, the text encoded as a query and searched: plain, fusion (search exact), concat8;
-           fusion_hnsw by a graph (with --hnsw: building it takes half a minute); query, search: these parts alone
+end_to_end texts in, answers out, 1 and 32 at once, the texts encoded as queries and searched: plain, fusion (search
+           exact), concat8; fusion_hnsw by a graph (with --hnsw, half a minute to build); query, search: parts alone
 step       a training step of 32: plain, add, the lower level of a search, a whole search step (first order)
 
 Prints the parts as JSON, then the forward ratio of the integrator to the plain model at batch 32.
@@ -136,47 +136,44 @@ class Bench:
         for n in (BATCH, 1):
             own = {name: forward(method, self.batch(method, n)) for name, method in methods.items()}
             found[f"forward_{n}"] = {**own, "concat8": forward(plain, self.batch(plain, n, long=True))}
-        found["end_to_end"] = self.answers(plain, self.fused(SCHEMES["integrator"]))
+            found[f"end_to_end_{n}"] = self.answers(plain, methods["integrator"], n)
         found["step"] = self.steps()
         return found
 
-    def answers(self, plain: Finetune, fusion: Refusion) -> dict[str, Callable[[], Any]]:
-        """One text each; the plain model and concatenation are given their input, fusion finds its neighbours."""
-        document, longer = self.documents[0], self.long[0]
-
-        def queried(search: Search, k: int) -> np.ndarray:
-            return search.find(self.query(document), k).ids
+    def answers(self, plain: Finetune, fusion: Refusion, n: int) -> dict[str, Callable[[], Any]]:
+        """n texts at once. Concatenation is given its long texts, but has to search for them as well."""
+        own, longer = self.documents[:n], self.long[:n]
+        keys = tuple(document.key for document in own)
 
         def with_fusion(search: Search) -> None:
-            ids = queried(search, self.k)[:, None]
-            near = Near((document.key,), ids, np.zeros(ids.shape, np.float32), search)
-            answer(fusion, Retrieved(Cut(self.spec, self.model.cut([document])), near), document)
+            ids = search.find(self.query(own), self.k).ids[:, None]
+            near = Near(keys, ids, np.zeros(ids.shape, np.float32), search)
+            answer(fusion, Retrieved(Cut(self.spec, self.model.cut(own)), near), own)
 
-        def with_pieces(shown: Document) -> None:
-            answer(plain, Cut(self.spec, self.model.cut([shown])), shown)
+        def with_pieces(shown: list[Document]) -> None:
+            answer(plain, Cut(self.spec, self.model.cut(shown)), shown)
 
         def with_concatenation() -> None:
-            queried(self.search, BEFORE)
+            self.search.find(self.query(own), BEFORE)
             with_pieces(longer)
 
         plain.eval()
         fusion.eval()
-        vector = self.query(document)
+        vectors = self.query(own)
         found: dict[str, Callable[[], Any]] = {
-            "plain": lambda: with_pieces(document),
+            "plain": lambda: with_pieces(own),
             "fusion": lambda: with_fusion(self.search),
             "concat8": with_concatenation,
-            "query": lambda: self.query(document),
-            "search": lambda: self.search.find(vector, self.k),
+            "query": lambda: self.query(own),
+            "search": lambda: self.search.find(vectors, self.k),
         }
         graph = self.graph
         return found if graph is None else {**found, "fusion_hnsw": lambda: with_fusion(graph)}
 
-    def query(self, document: Document) -> np.ndarray:
-        """The text's own vector, [1, D]."""
-        ((_, vector),) = self.encoder.encode(self.encoder.cut([document]))
-        row: np.ndarray = vector[0]
-        return row
+    def query(self, documents: list[Document]) -> np.ndarray:
+        """The texts' own vectors, [n, D]."""
+        vectors = [vector[0] for _, vector in self.encoder.encode(self.encoder.cut(documents))]
+        return np.concatenate(vectors)
 
     def steps(self) -> dict[str, Callable[[], Any]]:
         plain, added, searched = self.plain(), self.fused(SCHEMES["add"]), self.fused(SCHEMES["integrator"])
@@ -217,10 +214,10 @@ def forward(method: Finetune, batch: Batch) -> Callable[[], Any]:
     return run
 
 
-def answer(method: Finetune, source: Any, document: Document) -> None:
-    examples = method.read(source, [document])
+def answer(method: Finetune, source: Any, documents: list[Document]) -> None:
+    examples = method.read(source, documents)
     with torch.no_grad():
-        for batch in method.batches(examples, size=1, order=None):
+        for batch in method.batches(examples, size=len(documents), order=None):
             method.predict(batch)
 
 

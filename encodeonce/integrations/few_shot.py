@@ -34,8 +34,8 @@ __all__ = ["METHODS", "FewShot", "Tried"]
 
 log = logging.getLogger("encodeonce")
 
-METHODS = ("probe", "layers", "late", "self_training", "finetune")
-"""What is tried unless said otherwise; those that need unlabelled texts only where there are some."""
+METHODS = ("probe", "layers", "cosine", "late", "self_training", "finetune")
+"""What is tried unless said otherwise: "cosine" for pairs only, what needs unlabelled texts where there are some."""
 
 Texts = Sequence[str | tuple[str, str]]
 
@@ -129,7 +129,7 @@ class FewShot:
         self.classes_, index = np.unique(np.asarray(labels), return_inverse=True)
         self._check(index)
         corpus = as_documents(unlabelled, "unlabelled text")
-        names = self._names(bool(corpus))
+        names = self._names(bool(corpus), bool(documents[0].pair))
         self._corpus = [document.key for document in corpus]
         self._corpus_vectors = self._vectors(corpus) if corpus else None
         material = self._material(documents, np.eye(len(self.classes_))[index])
@@ -209,18 +209,21 @@ class FewShot:
         if self.folds < 2:
             raise ConfigError(f"folds={self.folds} must be at least 2.")
 
-    def _names(self, corpus: bool) -> list[str]:
+    def _names(self, corpus: bool, pairs: bool) -> list[str]:
         """The methods to try. By default those that can be; a method named by the caller must be possible."""
         known = [*PROBES, "finetune"]
         for name in self.methods:
             if name not in known:
                 raise ConfigError(f"method {name!r} is not known. There is: {', '.join(known)}.")
-        needing = [name for name in self.methods if name in PROBES and PROBES[name].unlabelled]
-        if needing and not corpus:
-            if tuple(self.methods) != METHODS:
-                raise ConfigError(f"method {needing[0]!r} needs unlabelled texts: give fit(..., unlabelled=texts).")
+        needing = [name for name in self.methods if name in PROBES and PROBES[name].unlabelled and not corpus]
+        single = [name for name in self.methods if name in PROBES and PROBES[name].form == "cosine" and not pairs]
+        if tuple(self.methods) != METHODS and needing:
+            raise ConfigError(f"method {needing[0]!r} needs unlabelled texts: give fit(..., unlabelled=texts).")
+        if tuple(self.methods) != METHODS and single:
+            raise ConfigError(f"method {single[0]!r} compares the two texts of a pair; these are single texts.")
+        if needing:
             log.info("no unlabelled texts: %s not tried", ", ".join(needing))
-        return [name for name in self.methods if corpus or name not in needing]
+        return [name for name in self.methods if name not in (*needing, *single)]
 
     def _material(self, documents: Sequence[Document], targets: Float[np.ndarray, "N C"]) -> Material:
         exclude = copies(documents, self._corpus)

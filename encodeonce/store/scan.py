@@ -30,12 +30,19 @@ Block = tuple[int, Tensor, Tensor, Tensor]
 
 class Scan:
     """`read(rows)` gives fp32 rows as they are compared. `squared`: by distance, not by inner product. The rounded rows
-    are held where they fit `memory` bytes, and made anew for each search where not."""
+    are held where they fit `memory` bytes, and made anew for each search where not. `off` is how far each row may be
+    from the true one before it is rounded here."""
 
     def __init__(
-        self, read: Callable[[slice], Float[np.ndarray, "n D"]], shape: tuple[int, int], *, squared: bool, memory: int
+        self,
+        read: Callable[[slice], Float[np.ndarray, "n D"]],
+        shape: tuple[int, int],
+        *,
+        squared: bool,
+        memory: int,
+        off: float,
     ) -> None:
-        self.read, self.shape, self.squared = read, shape, squared
+        self.read, self.shape, self.squared, self.off = read, shape, squared, off
         self.half = torch.bfloat16 if accumulates_in_fp32() else torch.float32
         size = 2 if self.half == torch.bfloat16 else 4
         self.held = list(self._rounded()) if shape[0] * (shape[1] * size + 8) <= memory else None
@@ -64,7 +71,7 @@ class Scan:
         kept: list[tuple[Tensor, Tensor, Tensor]] = []
         for start, rows, norms, off in self._cut(len(queries)):
             scores = products(rounded, rows).float()
-            error = margin * (length * off + (away + (output + slack) * length) * norms)
+            error = margin * (length * (off + self.off) + (away + (output + slack) * length) * norms)
             if self.squared:
                 scores -= norms.square() / 2
                 error += slack * norms.square()

@@ -68,7 +68,7 @@ FILES = {
 
 RIDGES = (0.01, 0.1, 1.0, 10.0)
 GROUPS = {
-    "vectors": [name + part for name in PROBES for part in ("", "+dev")],
+    "vectors": [name + part for name in PROBES if name != "cosine" for part in ("", "+dev")],
     "tuned": ["finetune", "finetune+dev"],
     "prompts": ["prompt", "prompt+dev", "mlm_head"],
     "all": [],

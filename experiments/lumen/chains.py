@@ -1,12 +1,13 @@
 """Generative LUMEN with a T5.1.1 from scratch, on a built task in which a passage must be read with the question.
 
-    python experiments/lumen/chains.py [--seeds 42,43,44] [--questions 6000] [--pretraining 8000]
+    python experiments/lumen/chains.py [--seeds 42,43,44] [--questions 6000] [--pretraining 12000]
 
-A passage says of eight people what they have: "ana has a red key . bob has a blue cup ...". A question names one of
-them and asks who else has a thing of the same colour: there is one, and nothing in the passage says which of the eight
-will be asked about. Two more passages are about others. First the whole T5 learns to restore words left out of passages
-(once); then the encoder is cut. The memory is what it was after that; question encoder, live blocks and decoder are
-trained. A row of chains.jsonl is one number of one run; what is there is not run again. One thread.
+A passage says of six people what they have: "ana has a red key . bob has a blue cup ...". A question names one of them
+and asks who else has a thing of the same colour: there is one, and nothing in the passage says which of the six will be
+asked about. Another passage is about others. First the whole T5 learns, once, to restore words left out of passages and
+to say what somebody named has; then the encoder is cut. The memory is what it was after that; question encoder, live
+blocks and decoder are trained. A row of chains.jsonl is one number of one run; what is there is not run again. One
+thread.
 """
 
 import argparse
@@ -38,7 +39,7 @@ SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 COLOURS = ["red", "blue", "green", "white", "black", "brown", "pink", "grey", "gold", "silver", "violet", "orange"]
 THINGS = ["key", "cup", "box", "hat", "ring", "book", "lamp", "coat", "bell", "drum", "rope", "sail", "coin", "shoe"]
 WORDS = ["has", "a", ".", "who", "like", "what", "is", "missing", "restore", "gap"]
-PEOPLE, PER_PASSAGE, CURVE = 60, 8, (6, 0, 2, 3, 1)
+PEOPLE, PER_PASSAGE, PASSAGES, CURVE = 60, 6, 2, (6, 0, 2, 3, 1)
 
 
 def names() -> list[str]:
@@ -62,7 +63,7 @@ def base(folder: Path) -> None:
 
 
 def passage(number: int, order: random.Random, people: Sequence[str]) -> tuple[Passage, dict[str, str]]:
-    """Eight people in four pairs of one colour; what each one's pair is."""
+    """Six people in three pairs of one colour; what each one's pair is."""
     chosen, colours = list(people), order.sample(COLOURS, PER_PASSAGE // 2)
     order.shuffle(chosen)
     colour_of = {name: colours[i // 2] for i, name in enumerate(chosen)}
@@ -73,13 +74,13 @@ def passage(number: int, order: random.Random, people: Sequence[str]) -> tuple[P
 
 
 def asked(count: int, seed: int) -> list[Question]:
-    """Questions with three passages each, of which one is about the person asked for."""
+    """Questions with two passages each, of which one is about the person asked for."""
     order, everyone = random.Random(seed), names()
     found = []
     for number in range(count):
-        people = order.sample(everyone, 3 * PER_PASSAGE)
+        people = order.sample(everyone, PASSAGES * PER_PASSAGE)
         groups = [people[i : i + PER_PASSAGE] for i in range(0, len(people), PER_PASSAGE)]
-        made = [passage(1_000_000 * seed + 3 * number + i, order, group) for i, group in enumerate(groups)]
+        made = [passage(1_000_000 * seed + PASSAGES * number + i, order, group) for i, group in enumerate(groups)]
         name = order.choice(groups[0])
         passages = [one for one, _ in made]
         order.shuffle(passages)
@@ -87,17 +88,22 @@ def asked(count: int, seed: int) -> list[Question]:
     return found
 
 
-def restored(count: int, seed: int) -> list[Question]:
-    """Passages with three words left out, and these words as the answer."""
+def taught(count: int, seed: int) -> list[Question]:
+    """Passages with three words left out and these as the answer; in turn with what somebody has."""
     order, everyone = random.Random(seed), names()
     found = []
     for number in range(count):
         whole, _ = passage(number, order, order.sample(everyone, PER_PASSAGE))
         words = whole.text.split()
-        gaps = sorted(order.sample(range(len(words)), 3))
-        answer = " ".join(words[i] for i in gaps)
-        shown = " ".join("gap" if i in gaps else word for i, word in enumerate(words))
-        found.append(Question(f"r{number}", "restore", (Answer(answer),), (Passage(f"r{number}", "", shown),)))
+        if number % 2:
+            name = words[6 * order.randrange(PER_PASSAGE)]
+            at = words.index(name)
+            asking, answer, shown = f"what has {name}", f"{words[at + 3]} {words[at + 4]}", words
+        else:
+            gaps = sorted(order.sample(range(len(words)), 3))
+            asking, answer = "restore", " ".join(words[i] for i in gaps)
+            shown = ["gap" if i in gaps else word for i, word in enumerate(words)]
+        found.append(Question(f"t{number}", asking, (Answer(answer),), (Passage(f"t{number}", "", " ".join(shown)),)))
     return found
 
 
@@ -117,14 +123,14 @@ def settings(seed: int, epochs: int) -> Settings:
 
 
 def pretrained(count: int) -> Path:
-    """The T5 that restores; trained once."""
+    """The T5 that restores and says who has what; trained once."""
     start, folder = WORK / "base", WORK / f"pretrained-{count}"
     if not (folder / "config.json").exists():
         base(start)
         design = Design(live=6, reader="generate", question_pieces=8, longest_answer=5)
         encoder = design.encoder(start)
         method = Lumen.build(design, encoder)
-        examples = method.read(restored(count, 7), encoder)
+        examples = method.read(taught(count, 7), encoder)
         done = fit(method, examples, {}, settings(7, 3), folder=WORK / f"pretraining-{count}")
         (WORK / "pretraining.json").write_text(json.dumps({"seconds": done.seconds, "epochs": done.epochs}))
         export(method, encoder, folder)
@@ -141,7 +147,9 @@ def run(options: dict[str, Any], seed: int, arguments: argparse.Namespace) -> No
     splits = {"train": asked(arguments.questions, 1), "dev": asked(300, 2), "test": asked(500, 3)}
     store, stored = None, list(method.plan.stored)
     if stored:
-        store = Store.open(WORK / f"memory-{arguments.pretraining}-{stored[0]}", encoder.spec(stored, "bf16"))
+        store = Store.open(
+            WORK / f"memory-{arguments.pretraining}-{stored[0]}", encoder.spec(stored, method.plan.dtype)
+        )
         store.fill([passage_document(p) for own in splits.values() for q in own for p in q.passages], encoder)
     read = {split: method.read(own, encoder, store) for split, own in splits.items()}
     home = WORK / "runs" / f"{label.replace(' ', '_')}-{seed}-{arguments.questions}-{arguments.epochs}"
@@ -178,8 +186,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="42,43,44")
     parser.add_argument("--questions", type=int, default=6000)
-    parser.add_argument("--pretraining", type=int, default=8000)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--pretraining", type=int, default=12000)
+    parser.add_argument("--epochs", type=int, default=5)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for seed in map(int, arguments.seeds.split(",")):

@@ -233,6 +233,8 @@ def test_CL14_a_frozen_question_encoder_is_the_memory_encoder(folder: Path) -> N
 def test_a_second_copy_of_middle_blocks_over_any_view(folder: Path) -> None:
     method, _, batch = made(folder, design(blocks=(1, 1), cut=2))
     assert method.plan.stored == (2,)
+    kind = Pretrained(folder).family
+    assert method.plan.dtype == ("bf16" if kind in ("t5", "modernbert") else "fp16")
     stack = Pretrained(folder).stack()
     inner, _, lower = made(folder, design(live=0, cut=2))
     for (_, _, question, passage), (_, _, asked, read) in zip(
@@ -271,6 +273,12 @@ def test_it_learns_two_questions_by_heart(checkpoint: Callable[..., Path]) -> No
     assert found.scores["answer"]["exact_match"] == 100
     assert found.predictions[0]["answer"].passage == "p1"
     assert found.predictions[2]["answer"].text == ""
+
+
+def test_a_batch_without_any_passage(folder: Path) -> None:
+    for options in ({"live": 1}, {"live": 1, "memory": "finetuned"}, {"live": Pretrained(folder).n_blocks}):
+        method, _, batch = made(folder, design(**options), (QUESTIONS[3],))
+        assert answers(method, batch) == [Answer("", score=1.0)]
 
 
 def test_long_questions_are_cut_and_counted_and_long_passages_refused(

@@ -95,6 +95,25 @@ def test_texts_laid_before_change_the_answer_and_are_trained_like_any(encoder: P
     assert laid.words.words_of_item.tolist() == [1] * 4
 
 
+def test_low_rank_terms_alone_are_trained_and_start_from_the_same_answers(encoder: Pretrained) -> None:
+    documents, prompter = drawn(8, seed=5), encoder.prompter(PROMPT)
+    task = task_of(documents)
+    plain, low = prompted(encoder, prompter, task), prompted(encoder, prompter, task, lora=(2, 4.0))
+    source = source_of(encoder, prompter, documents)
+    examples = low.read(source, documents, [task])
+    with torch.no_grad():
+        batch = next(iter(low.eval().batches(examples, size=8, order=None)))
+        expected = plain.eval().predict(batch, True)
+        for one, other in zip(low.predict(batch, True), expected, strict=True):
+            assert one["label"][1]["places"] == pytest.approx(other["label"][1]["places"], abs=1e-6)
+    before = {name: value.detach().clone() for name, value in low.named_parameters()}
+    assert list(low.groups("label")) == ["head"]
+    fit(low, examples, {"label": task}, Settings(learning_rate=1e-2, num_train_epochs=2))
+    moved = {name for name, value in low.named_parameters() if not torch.equal(value, before[name])}
+    assert moved
+    assert all(".lora_" in name for name in moved)
+
+
 def test_what_does_not_fit_the_prompt_is_refused(encoder: Pretrained) -> None:
     documents, prompter = drawn(4, seed=4), encoder.prompter(PROMPT)
     with pytest.raises(ConfigError, match="piece='document'; a prompted task needs piece='document-words'"):

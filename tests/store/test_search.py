@@ -94,6 +94,13 @@ def test_rows_of_very_different_lengths_are_not_lost() -> None:
         )
 
 
+def test_cosines_that_differ_by_less_than_fp32_can_say_are_still_ranked() -> None:
+    rows = 100 + 2e-4 * np.random.default_rng(0).standard_normal((3000, 8)).astype(np.float32)
+    queries = 100 + 2e-4 * np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
+    for kind in ("cosine", "l2"):
+        np.testing.assert_array_equal(Search(rows, kind).find(queries, 10).ids, brute(rows, queries, 10, kind).ids)
+
+
 def test_without_fp32_sums_the_pass_is_made_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "accumulates_in_fp32", lambda: False)
     rows, queries = random(1000, 24), random(5, 24, seed=2)

@@ -12,8 +12,8 @@ from ...errors import ConfigError
 
 __all__ = ["FORMS", "Vectors", "features"]
 
-FORMS = ("last", "layers")
-"""What a probe reads: the last view, or all views of the encoder's upper half side by side."""
+FORMS = ("last", "layers", "cosine")
+"""What a probe reads: the last view, all views of the encoder's upper half side by side, or of a pair one number."""
 
 PRODUCT, COSINE = 5.0, 3.0
 """Weights of the products and of the cosine beside the differences of a pair's vectors, all of unit length before."""
@@ -42,10 +42,15 @@ def features(vectors: Vectors, form: str = "layers") -> Float[np.ndarray, "N F"]
     """Each view scaled to length 1, the views of the form side by side, divided by the root of their number; fp32.
 
     A pair becomes |u - v|, u * v and cos(u, v) of each view (Conneau et al. 2017, without u and v themselves, which
-    say nothing of how the two texts relate). Raises ConfigError for an unknown form.
+    say nothing of how the two texts relate); with "cosine" the cosine in the last view alone, which a handful of labels
+    can hardly overfit. Raises ConfigError for an unknown form, and for "cosine" of single texts.
     """
     if form not in FORMS:
         raise ConfigError(f"form={form!r} is not known. There is: {', '.join(FORMS)}.")
+    if form == "cosine":
+        if vectors.pair is None:
+            raise ConfigError("form='cosine' compares the two texts of a pair; these are single texts.")
+        return _block(vectors, vectors.text.shape[1] - 1)[:, -1:].astype(np.float32)
     n_views = vectors.text.shape[1]
     views = range(n_views // 2, n_views) if form == "layers" else range(n_views - 1, n_views)
     blocks = [_block(vectors, view) for view in views]

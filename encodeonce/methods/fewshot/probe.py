@@ -131,6 +131,7 @@ class TrainedProbe:
 PROBES: Mapping[str, Probe] = {
     "probe": Probe(form="last", ridge=1.0),
     "layers": Probe(),
+    "cosine": Probe(form="cosine"),
     "late": Probe(side="neighbours"),
     "random": Probe(side="random"),
     "shuffled": Probe(side="shuffled"),

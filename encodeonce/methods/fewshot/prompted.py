@@ -46,18 +46,29 @@ class HasMaskedLM(Protocol):
 
 
 class Prompted(Finetune):
-    """`Finetune` over prompted inputs; everything in it was pre-trained, so all of it has the encoder's rate."""
+    """`Finetune` over prompted inputs: all was pre-trained, but for low-rank terms where only these are trained."""
 
     def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
-        """One group, "encoder"."""
-        return {"encoder": [parameter for parameter in self.part(name).parameters() if parameter.requires_grad]}
+        """One group: "encoder", or "head" for low-rank terms, which start from nothing."""
+        part = self.part(name)
+        own = [parameter for parameter in part.parameters() if parameter.requires_grad]
+        low_rank = any(isinstance(module, LiveBlocks) and module.lora is not None for module in part.modules())
+        return {"head" if low_rank else "encoder": own}
 
 
-def prompted(encoder: HasMaskedLM, prompter: Prompter, task: Supervised, *, compute: str = "fp32") -> Prompted:
+def prompted(
+    encoder: HasMaskedLM,
+    prompter: Prompter,
+    task: Supervised,
+    *,
+    compute: str = "fp32",
+    lora: tuple[int, float] | None = None,
+) -> Prompted:
     """The method for a learned classification task of `piece="document-words"`, over `source_of(...)`.
 
-    Label words come in the order of the task's labels. Raises ConfigError for another piece, or for labels that the
-    prompt has no word for; EncoderError for a checkpoint without a head.
+    Label words come in the order of the task's labels. `lora=(rank, alpha)` freezes encoder and head and trains
+    low-rank terms beside the query and value projections (spec B13). Raises ConfigError for another piece, or for
+    labels that the prompt has no word for; EncoderError for a checkpoint without a head.
     """
     if task.piece != PIECE:
         raise ConfigError(f"task {task.name!r} has piece={task.piece!r}; a prompted task needs piece={PIECE!r}.")
@@ -69,9 +80,9 @@ def prompted(encoder: HasMaskedLM, prompter: Prompter, task: Supervised, *, comp
             f" It has words for: {', '.join(known)}."
         )
     columns = torch.from_numpy(prompter.label_pieces)[[known.index(label) for label in task.labels]]
-    head = LabelWords(encoder.masked_lm().only(columns), task.labels)
+    head = LabelWords(encoder.masked_lm().only(columns), task.labels).requires_grad_(lora is None)
     stack, spec = encoder.stack(), encoder.spec()
-    blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=compute)
+    blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=compute, lora=lora)
     return Prompted({task.name: Part(Live(blocks), head, PIECE)}, (), window=spec.window)
 
 

@@ -40,7 +40,8 @@ def n_live(alpha: float, n_blocks: int) -> int:
 @dataclass(frozen=True)
 class Plan:
     """What a Design comes to for an encoder of `n_blocks`: the memory is the view after block `cut` (or a mix of the
-    `stored` views), and copies of `blocks` run over [question; memory]."""
+    `stored` views), and copies of `blocks` run over [question; memory]. `dtype` is what the memory is best stored as:
+    the stream of blocks that begin with a norm grows beyond fp16 (spec B8)."""
 
     n_blocks: int
     cut: int
@@ -48,6 +49,7 @@ class Plan:
     stored: tuple[int, ...]
     first_position: int
     segment: int
+    dtype: str = "fp16"
 
     @property
     def alpha(self) -> float:
@@ -144,6 +146,7 @@ class Design:
             stored=stored,
             first_position=self.question_pieces if absolute else 0,
             segment=1 if absolute and encoder.n_segments > 1 else 0,
+            dtype="bf16" if encoder.shape.norm_first else "fp16",
         )
 
     def question_for_decoder(self, plan: Plan) -> str:

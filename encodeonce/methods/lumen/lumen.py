@@ -116,13 +116,12 @@ class Lumen(nn.Module):
 
     def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
         """ "encoder": what was pre-trained, a decoder's part too; "head": what is new."""
-        fresh = [p for name, part in self.parts.items() if name in ("mix", "reader") for p in part.parameters()]
-        if isinstance(self.reader, Generator):
-            new = {id(parameter) for parameter in self.reader.decoder.fresh()}
-            fresh = [p for p in fresh if id(p) in new or ("mix" in self.parts and p is self.parts["mix"].alpha)]
-        known = {id(parameter) for parameter in fresh}
+        new = list(self.parts["mix"].parameters()) if "mix" in self.parts else []
+        reader = self.reader
+        new += reader.decoder.fresh() if isinstance(reader, Generator) else list(reader.parameters())
+        known = {id(parameter) for parameter in new}
         rest = [parameter for parameter in self.parts.parameters() if id(parameter) not in known]
-        found = {"head": fresh, "encoder": rest}
+        found = {"head": new, "encoder": rest}
         trained = {kind: [p for p in own if p.requires_grad] for kind, own in found.items()}
         return {kind: own for kind, own in trained.items() if own}
 
@@ -165,10 +164,6 @@ class Lumen(nn.Module):
         plan = planned(len(examples), size, order)
         targets = examples.chosen(order)
         return ahead(self._read(examples, plan, targets, size), self.read_ahead)
-
-    def train(self, mode: bool = True) -> "Lumen":
-        """Dropout on in what is trained; what is frozen stays in eval mode."""
-        return super().train(mode)
 
     def _read(
         self, examples: ReadingExamples, plan: Sequence[np.ndarray], targets: np.ndarray, size: int
@@ -214,7 +209,8 @@ class Lumen(nn.Module):
             return self._entered(self._live_part("question"), batch)
         part = self._live_part("memory")
         if self.design.memory == "finetuned":
-            return part(self._entered(part, batch), memory.lengths)
+            entered = self._entered(part, batch)
+            return part(entered, memory.lengths) if len(entered) else entered
         with torch.no_grad():
             asked = part.enter(batch.question_ids, batch.question_lengths)
             met = torch.cat([asked, self._entered(part, batch)]).index_select(0, batch.meeting)

@@ -153,7 +153,12 @@ class Fusion(nn.Module):
             return self._weights(n)
         state = (n, int(self.ending == "soft"), *(parameter._version for parameter in self.parameters()))
         if self._known is None or self._known[0] != state:
-            self._known = (state, self._weights(n))
+            wholes, features, skipped = self._weights(n)
+            if wholes is not None and not wholes.any():  # no module has chosen such a scheme
+                wholes = None
+            if features is not None and not features.any():
+                features = None
+            self._known = (state, (wholes, features, skipped))
         return self._known[1]
 
     def _weights(self, n: int) -> Weights:

@@ -1,0 +1,81 @@
+"""How far two encoders are apart: parameters, what hiding a piece changes, which vectors are nearest (A14, A16).
+
+Axes: S vectors of one document   R of another   D width   M sentences
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from ...errors import DataError
+
+__all__ = ["GROUPS", "Perturbation", "change", "perturbation", "window_length"]
+
+GROUPS = {
+    "query": ("query", ".q.", "q_lin", "query_proj"),
+    "key": ("key", ".k.", "k_lin", "key_proj"),
+    "value": ("value", ".v.", "v_lin", "value_proj"),
+    "dense": ("dense", ".ffn", ".o.", "lin1", "lin2", "out_lin", "Wo", "Wi"),
+}
+"""Figure 2's groups of weight matrices, by parts of their names; the first that fits."""
+
+
+def change(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[str, tuple[float, float]]:
+    """Per group r1 = sum |W' - W| / sum |W| and r2 = |sum |W'| - sum |W|| / sum |W|, over weights of two axes.
+
+    The paper's wording fits both; r2 can vanish where all weights changed. "all" is over every matrix of the groups.
+    """
+    sums: dict[str, np.ndarray] = {}
+    for name, old in before.items():
+        group = next((g for g, marks in GROUPS.items() if any(mark in name for mark in marks)), None)
+        if group is None or old.ndim != 2 or name not in after:
+            continue
+        was, now = old.double(), after[name].double()
+        row = np.array([(now - was).abs().sum(), now.abs().sum(), was.abs().sum()], np.float64)
+        for key in (group, "all"):
+            sums[key] = sums.get(key, np.zeros(3)) + row
+    if not sums:
+        raise DataError(f"no weight matrix of {', '.join(GROUPS)} among {len(before)} tensors.")
+    return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in sums.items()}
+
+
+def window_length(one: Float[np.ndarray, "S D"], two: Float[np.ndarray, "R D"]) -> float:
+    """Mean of 1 + |i - j| over the vectors i of one document, j being the most similar (cosine) of the other."""
+    if not len(one) or not len(two):
+        raise DataError(f"window length of documents of {len(one)} and {len(two)} vectors: both need one.")
+    unit = [v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (one, two)]
+    nearest = (unit[0] @ unit[1].T).argmax(1)
+    return float(np.mean(1 + np.abs(np.arange(len(one)) - nearest)))
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Spearman's correlation over all differences pooled, and its mean over sentences; sentences that were skipped
+    because they have one piece, or no differences to rank."""
+
+    pooled: float
+    by_sentence: float
+    sentences: int
+    skipped: int
+
+
+def perturbation(one: Iterable[Sequence[float]], two: Iterable[Sequence[float]]) -> Perturbation:
+    """Of what hiding each other piece changes in the probability of a hidden one, in two models: the same sentences,
+    targets and pieces. DataError where lengths differ or nothing is left."""
+    from scipy.stats import rankdata
+
+    def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+        ranks = rankdata(first), rankdata(second)
+        return float(np.corrcoef(*ranks)[0, 1])
+
+    pairs = list(zip(map(list, one), map(list, two), strict=True))
+    if any(len(a) != len(b) for a, b in pairs):
+        raise DataError("two models must be asked about the same pieces: a sentence has other lengths in each.")
+    used = [(a, b) for a, b in pairs if len(set(a)) > 1 and len(set(b)) > 1]
+    if not used:
+        raise DataError(f"none of {len(pairs)} sentences has two pieces to compare.")
+    pooled = spearman([x for a, _ in used for x in a], [x for _, b in used for x in b])
+    return Perturbation(pooled, float(np.mean([spearman(a, b) for a, b in used])), len(used), len(pairs) - len(used))

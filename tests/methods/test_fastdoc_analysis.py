@@ -1,0 +1,55 @@
+"""Relative change, window length, perturbation (identities 17 to 19); what is measured of documents."""
+
+import numpy as np
+import pytest
+import torch
+
+from encodeonce.errors import DataError
+from encodeonce.methods.fastdoc.analysis import change, perturbation, window_length
+from encodeonce.methods.fastdoc.measure import centred_share, triplet_accuracy
+
+
+def test_fd17_relative_change() -> None:
+    names = ["layer.0.attention.self.query.weight", "layer.0.attention.self.key.weight", "layer.0.output.dense.weight"]
+    before = {name: torch.randn(4, 4) for name in names} | {"layer.0.output.dense.bias": torch.ones(4)}
+    assert set(change(before, before)) == {"query", "key", "dense", "all"}
+    for factor, due in ((1.0, (0, 0)), (2.0, (1, 1)), (-1.0, (2, 0))):
+        after = {name: factor * tensor for name, tensor in before.items()}
+        for value in change(before, after).values():
+            assert value == pytest.approx(due)
+    moved = before | {names[0]: 3 * before[names[0]]}
+    sums = [float(before[name].abs().sum()) for name in names]
+    assert change(before, moved)["all"][0] == pytest.approx(2 * sums[0] / sum(sums))
+    with pytest.raises(DataError, match="no weight matrix"):
+        change({"x": torch.ones(2, 2)}, {"x": torch.ones(2, 2)})
+
+
+def test_fd18_window_length() -> None:
+    vectors = np.random.default_rng(0).normal(size=(7, 12))
+    assert window_length(vectors, vectors) == 1
+    due = np.mean([1 + abs(2 * i - 7 - 1) for i in range(1, 8)])
+    assert window_length(vectors, vectors[::-1]) == pytest.approx(due)
+    with pytest.raises(DataError, match="both need one"):
+        window_length(vectors, vectors[:0])
+
+
+def test_fd19_a_model_agrees_with_itself_and_single_pieces_are_skipped() -> None:
+    generator = np.random.default_rng(0)
+    rows = [generator.normal(size=n).tolist() for n in (5, 8, 1, 0, 4)]
+    same = perturbation(rows, rows)
+    assert (same.pooled, same.by_sentence) == pytest.approx((1, 1))
+    assert (same.sentences, same.skipped) == (3, 2)
+    other = perturbation(rows, [[-x for x in row] for row in rows])
+    assert other.by_sentence == pytest.approx(-1)
+    with pytest.raises(DataError, match="none of 1 sentences"):
+        perturbation([[1.0]], [[2.0]])
+
+
+def test_accuracy_and_centred_share_of_documents() -> None:
+    vectors = np.array([[0.0, 0], [1, 0], [5, 0], [0, 2]])
+    assert triplet_accuracy(vectors, np.array([[0, 1, 2], [0, 2, 1], [0, 1, 3]])) == pytest.approx(200 / 3)
+    assert triplet_accuracy(vectors, np.array([[0, 1, 3, 2]])) == 100, "a quadruplet's negative is the last"
+    assert centred_share(np.ones((5, 3))) == 0
+    spread = np.random.default_rng(0).normal(size=(4000, 8))
+    assert centred_share(spread) == pytest.approx(1, abs=0.01)
+    assert centred_share(spread + 10) < 0.2

@@ -1,0 +1,67 @@
+"""TechQA's scores (identities 10 to 12) and CUAD's curve (identity 13)."""
+
+import math
+
+import pytest
+
+from encodeonce.errors import DataError
+from encodeonce.metrics.cuad import Clause, cuad, similar
+from encodeonce.metrics.techqa import NO_ANSWER, Spans, best_threshold, hits, overlap_f1, techqa
+
+
+def test_fd10_overlap_in_characters() -> None:
+    gold = ("d", 100, 200)
+    for found, due in ((("d", 150, 250), 0.5), (("d", 100, 300), 2 / 3), (("d", 300, 400), 0), (("e", 100, 200), 0)):
+        assert overlap_f1(found, gold) == pytest.approx(due, abs=1e-4)
+    assert overlap_f1(NO_ANSWER, NO_ANSWER) == 1
+    assert overlap_f1(NO_ANSWER, gold) == 0
+
+
+GOLD = [("a", 0, 10), ("b", 5, 15), NO_ANSWER, NO_ANSWER]
+FOUND = [
+    Spans((("a", 0, 10), ("x", 0, 5)), (3.0, 1.0)),
+    Spans((("x", 0, 9), ("b", 5, 20)), (2.0, 1.5)),
+    Spans((("c", 0, 3),), (-1.0,)),
+    Spans((("c", 0, 3),), (4.0,)),
+]
+
+
+def test_fd11_thresholds_at_both_ends() -> None:
+    low, high = techqa(FOUND, GOLD), techqa(FOUND, GOLD, math.inf)
+    assert low["f1"] == pytest.approx(low["ha_f1@1"] * 2 / 4)
+    assert high["f1"] == 50
+    assert low["ha_f1@1"] == 50
+    assert low["ha_f1@5"] == pytest.approx(100 * (1 + 2 * 10 / 25) / 2), "the maximum of five, not their mean"
+    assert techqa(FOUND, GOLD, 0.0)["f1"] == 50
+    threshold, best = best_threshold(FOUND, GOLD)
+    assert techqa(FOUND, GOLD, threshold)["f1"] == best >= max(low["f1"], high["f1"])
+    with pytest.raises(DataError, match="no question has an answer"):
+        techqa(FOUND[:1], [NO_ANSWER])
+    with pytest.raises(DataError, match="from the highest on"):
+        Spans((("a", 0, 1), ("a", 0, 2)), (1.0, 2.0))
+
+
+def test_fd12_hits_do_not_fall_with_k_and_absent_gold_is_a_miss() -> None:
+    ranked, gold = [["a", "b", "c"], ["b", "a"], ["x", "y"], []], ["a", "a", "z", "q"]
+    values = [hits(ranked, gold, k) for k in range(1, 6)]
+    assert values == sorted(values)
+    assert values[0] == 25
+    assert values[-1] == 50
+
+
+def test_fd13_the_curve_of_perfect_empty_and_worse_predictions() -> None:
+    clauses = [Clause(("the governing law is Nevada",), (("The governing law is Nevada.", 1.0),)), Clause((), ())]
+    perfect = cuad(clauses)
+    assert (perfect.aupr, perfect.precision_at_80) == (100, 100)
+    none = cuad([Clause(("a b",), ()), Clause(("c",), (("", 1.0),))])
+    assert (none.aupr, none.precision_at_80) == (0, 0)
+    two = [Clause(("a b c",), (("a b c", 0.9),)), Clause(("d e f",), (("d e f", 0.5), ("x y", 0.7)))]
+    before = cuad(two).aupr
+    for chance in (0.6, 0.3, 0.05):
+        worse = [two[0], Clause(two[1].gold, (*two[1].predicted, ("q r", chance)))]
+        assert cuad(worse).aupr <= before + 1e-9
+    assert cuad(two).precision_at_80 == pytest.approx(200 / 3)
+    assert before == pytest.approx(100 * (0.5 * 1.0 + 0.5 * 2 / 3)), "(0, 1), (1/2, 1), (1/2, 2/3), (1, 2/3)"
+    assert similar("and/or costs", "or costs and")
+    assert similar("between Acme Inc and Beta LLC of Delaware", "Acme Inc", parties=True)
+    assert not similar("between Acme Inc and Beta LLC of Delaware", "Acme Inc")
