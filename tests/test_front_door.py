@@ -16,7 +16,7 @@ def test_every_listed_name_is_there() -> None:
 
 
 def test_an_unknown_name_says_what_there_is() -> None:
-    with pytest.raises(AttributeError, match=r"no 'Stores'. There is: Aggregate, Answer, Document"):
+    with pytest.raises(AttributeError, match=r"no 'Stores'. There is: Aggregate, Answer, Answerer, Document"):
         _ = encodeonce.Stores
 
 

@@ -24,7 +24,7 @@ from ..train.fit import Fit, fit
 from ..train.settings import Settings
 from ..types import Document, Spec
 from . import steps
-from .memory import measured_peak
+from .peak_memory import measured_peak
 
 if TYPE_CHECKING:
     from .config import Config
@@ -77,7 +77,7 @@ class Material:
 class Trained:
     """One trained method: what the loop did, and an evaluation for each split that was scored.
 
-    `peak_mb` is the memory that building and training it added to the process (`cli.memory`).
+    `peak_mb` is the memory that building and training it added to the process (`cli.peak_memory`).
     """
 
     method: Method

@@ -1,80 +1,281 @@
-"""How much memory a piece of work adds to the process: its own pages, not those of mapped files such as the store's."""
+"""`encodeonce memory build|add|remove|info|gc|plan`: passages encoded once, for a saved reader to answer from."""
 
-import ctypes
-import ctypes.util
-import gc
-import logging
-import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
+import click
 
-__all__ = ["Peak", "measured_peak"]
+from .options import json_option
 
-log = logging.getLogger("encodeonce")
+if TYPE_CHECKING:
+    from ..memory import Added
+    from ..types import Passage
 
-EVERY = 0.01
-"""Seconds between two looks."""
+__all__ = ["memory"]
 
-STATM = Path("/proc/self/statm")
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+run_argument: Decorator = click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+memory_argument: Decorator = click.argument(
+    "path", metavar="MEMORY", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+files_argument: Decorator = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+)
+encoder_option: Decorator = click.option("--encoder", "-e", help="Where the encoder is now.")
+words_option: Decorator = click.option(
+    "--words",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Words of a window; longer texts are cut.",
+)
+overlap_option: Decorator = click.option(
+    "--overlap", type=click.IntRange(min=0), default=0, show_default=True, help="Words that two windows share."
+)
+format_option: Decorator = click.option(
+    "--format", "-f", help="Format of passages: tsv, jsonl, beir or folder; by the file's ending where not given."
+)
 
 
-class Peak:
-    """`mb` is the peak above what was held at the start, in 10^6 bytes; None where the system does not say."""
+@click.group()
+def memory() -> None:
+    """Passages encoded once, for a saved reader to answer from.
 
-    def __init__(self) -> None:
-        self.mb: float | None = None
+    Files are tables (id, text, title), JSON lines, BEIR's and FlashRAG's corpora, and folders of plain text.
+    """
 
 
-@contextmanager
-def measured_peak() -> Iterator[Peak]:
-    """The peak of what runs inside. On a GPU that of its memory; else of the process's anonymous pages (Linux), which a
-    thread looks at every 10 ms: memory that is held for less may be missed."""
-    peak = Peak()
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        yield peak
-        peak.mb = (torch.cuda.max_memory_allocated() - before) / 1e6
+@memory.command()
+@run_argument
+@files_argument
+@click.option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), help="[default: RUN/memory]")
+@click.option("--vectors", metavar="ENCODER", help="Store a vector a passage too, for dense retrieval ('same': RUN's).")
+@click.option("--max-gb", type=float, help="Refuse before writing if the states would become larger (10^9 bytes).")
+@encoder_option
+@words_option
+@overlap_option
+@format_option
+@json_option
+def build(
+    run: Path,
+    files: tuple[Path, ...],
+    output: Path | None,
+    vectors: str | None,
+    max_gb: float | None,
+    encoder: str | None,
+    words: int,
+    overlap: int,
+    format: str | None,
+    as_json: bool,
+) -> None:
+    """Encode the passages in FILES as RUN needs them. What is there already is not encoded again."""
+    from ..encoders.pooled import Pooled
+    from ..encoders.pretrained import Pretrained
+    from ..memory import Memory
+    from ..serve.reader_run import encoder_for, memory_of
+    from .quickstart import encoder_name
+
+    spec, made, form = memory_of(run)
+    model = encoder_for(made, encoder_name(encoder or made.encoder))
+    wanted = None if spec is None else model.spec(list(spec.layers), spec.dtype)
+    _refuse_other(run, made, model.spec(list(made.layers), made.dtype))
+    pooled = None
+    if vectors is not None:
+        pooled = Pooled(Pretrained(model.name if vectors == "same" else encoder_name(vectors)), "text", normalize=True)
+    path = output or run / "memory"
+    opened = Memory.create(path, wanted, None if pooled is None else pooled.spec(), form=form)
+    max_bytes = None if max_gb is None else int(max_gb * 1e9)
+    done = opened.add(_passages(files, format, words, overlap), model, pooled, max_bytes=max_bytes)
+    _say(path, done, as_json)
+
+
+@memory.command()
+@memory_argument
+@files_argument
+@click.option("--replace", is_flag=True, help="Passages take the place of those with their ids or of their texts.")
+@encoder_option
+@words_option
+@overlap_option
+@format_option
+@json_option
+def add(
+    path: Path,
+    files: tuple[Path, ...],
+    replace: bool,
+    encoder: str | None,
+    words: int,
+    overlap: int,
+    format: str | None,
+    as_json: bool,
+) -> None:
+    """Add the passages in FILES. No other is encoded again, and no other file of MEMORY is touched."""
+    from ..memory import Memory
+    from ..serve.answerer import pooled_for
+    from ..serve.reader_run import encoder_for
+    from .quickstart import encoder_name
+
+    opened = Memory.open(path)
+    model = pooled = None
+    if opened.states is not None:
+        own = opened.states.spec
+        model = encoder_for(own, encoder_name(encoder or own.encoder))
+        _refuse_other(path, own, model.spec(list(own.layers), own.dtype))
+    if opened.vectors is not None:
+        own = opened.vectors.spec
+        pooled = pooled_for(own, encoder_name(own.encoder))
+        _refuse_other(path, own, pooled.spec(list(own.layers), own.dtype))
+    done = opened.add(_passages(files, format, words, overlap), model, pooled, replacing=replace)
+    _say(path, done, as_json)
+
+
+@memory.command()
+@memory_argument
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@json_option
+def remove(path: Path, ids: tuple[str, ...], as_json: bool) -> None:
+    """Take passages out, by id or by the id of the text they were cut from. `gc` then frees their room."""
+    from ..memory import Memory
+
+    opened = Memory.open(path)
+    gone = opened.remove(ids)
+    click.echo(json.dumps({"removed": gone}) if as_json else f"{gone:,} passages removed, {len(opened):,} are left")
+
+
+@memory.command()
+@memory_argument
+@click.option(
+    "--slack",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Leave a shard alone while at most this share of its rows is unused.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would go, and remove nothing.")
+@json_option
+def gc(path: Path, slack: float, dry_run: bool, as_json: bool) -> None:
+    """Free the room of passages that were removed or replaced. Nothing is encoded again."""
+    from ..memory import Memory
+
+    done = [asdict(one) for one in Memory.open(path).gc(slack, dry_run)]
+    if as_json:
+        click.echo(json.dumps(done))
         return
-    _give_back()
-    base = _own_bytes()
-    if base is None:
-        log.debug("this system does not say how much memory a process has of its own")
-        yield peak
+    would = "would be " if dry_run else ""
+    for one in done:
+        click.echo(
+            f"{one['items']:,} items, {one['bytes']:,} bytes {would}freed; {one['removed']} shards {would}removed, "
+            f"{one['rewritten']} rewritten; {one['waiting']:,} unused items are left (--slack {slack:g})"
+        )
+
+
+@memory.command()
+@memory_argument
+@json_option
+def info(path: Path, as_json: bool) -> None:
+    """What MEMORY holds, what it takes, and which passages were found and answered from."""
+    from ..memory import Memory
+
+    found = Memory.open(path).info()
+    if as_json:
+        click.echo(json.dumps(found))
         return
-    highest, stop = [base], threading.Event()
-
-    def look() -> None:
-        while not stop.wait(EVERY):
-            highest[0] = max(highest[0], _own_bytes() or 0)
-
-    watcher = threading.Thread(target=look, name="peak memory", daemon=True)
-    watcher.start()
-    try:
-        yield peak
-    finally:
-        stop.set()
-        watcher.join()
-        peak.mb = (max(highest[0], _own_bytes() or 0) - base) / 1e6
-
-
-def _own_bytes() -> int | None:
-    """Resident pages that are no file's."""
-    try:
-        _, resident, shared, *_ = STATM.read_text().split()
-    except (OSError, ValueError):
-        return None
-    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+    each = found["bytes_per_passage"]
+    lines = [
+        f"passages   {found['passages']:,} of {found['sources']:,} texts, {found['words']:,} words",
+        f"size       {found['bytes']:,} bytes" + ("" if each is None else f", {each:,.0f} a passage"),
+    ]
+    for name in ("states", "vectors"):
+        if (own := found[name]) is not None:
+            layers = ", ".join(map(str, own["layers"]))
+            lines.append(
+                f"{name:<10} {own['items']:,} items, {own['rows']:,} rows, layer {layers} of {own['encoder']}, "
+                f"{own['dtype']}, {own['shards']} shards; {found['unused_items'][name]:,} items unused"
+            )
+    lines.append(f"asked      {found['asked']:,} questions; {found['never_found']:,} passages were never found")
+    for name in ("most_found", "most_answered"):
+        lines += [f"{name.replace('_', ' '):<14} {count:>6,}  {one}" for one, count in found[name]]
+    click.echo("\n".join(lines))
 
 
-def _give_back() -> None:
-    """Let the system have what is free but still held, so that it is counted where it is used again."""
-    gc.collect()
-    name = ctypes.util.find_library("c")
-    trim = getattr(ctypes.CDLL(name), "malloc_trim", None) if name else None
-    if trim is not None:
-        trim(0)
+@memory.command()
+@run_argument
+@files_argument
+@click.option("--questions", type=click.Path(exists=True, path_type=Path), help="A file of questions to measure with.")
+@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="Passages read for a question.")
+@click.option(
+    "--budget-seconds",
+    "budget",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="How long to measure, beside loading.",
+)
+@encoder_option
+@words_option
+@overlap_option
+@format_option
+@json_option
+def plan(
+    run: Path,
+    files: tuple[Path, ...],
+    questions: Path | None,
+    k: int,
+    budget: float,
+    encoder: str | None,
+    words: int,
+    overlap: int,
+    format: str | None,
+    as_json: bool,
+) -> None:
+    """Encode the passages in FILES once, or each time they are read? Measured on a sample; nothing is written."""
+    from ..corpus.questions import read_questions
+    from ..serve.reader_run import load_reader, memory_of
+    from .memory_planning import forecast
+    from .quickstart import encoder_name
+
+    _, made, _ = memory_of(run)
+    held = load_reader(run, encoder_name(encoder or made.encoder))
+    asked = [] if questions is None else read_questions(questions)
+    found = forecast(held, _passages(files, format, words, overlap), asked, k, budget)
+    click.echo(json.dumps(found.to_json()) if as_json else found.text())
+
+
+def _passages(files: tuple[Path, ...], format: str | None, words: int, overlap: int) -> list["Passage"]:
+    """The passages of all files, cut into windows; ids must differ over all of them."""
+    from ..corpus.passages import read_passages
+    from ..corpus.windows import windows
+
+    return windows([one for file in files for one in read_passages(file, format=format)], words, overlap)
+
+
+def _refuse_other(path: Path, own: Any, there: Any) -> None:
+    """SpecMismatch where the encoder that is found under its name is another one now."""
+    from ..errors import SpecMismatch
+
+    differences = own.differences(there)
+    if differences:
+        raise SpecMismatch(
+            f"{there.encoder} is not the encoder that {path} was made by, {own.encoder} (here: {path}, there: the "
+            f"encoder): {'; '.join(differences)}."
+        )
+
+
+def _say(path: Path, done: "Added", as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"memory": str(path), **asdict(done)}))
+        return
+    rest = f", {done.replaced:,} replaced, {done.removed:,} removed" if done.replaced or done.removed else ""
+    lines = [f"memory     {path}", f"passages   {done.new:,} new, {done.same:,} there already{rest}"]
+    for name, report in (("states", done.states), ("vectors", done.vectors)):
+        if report is not None:
+            lines.append(
+                f"{name:<10} {report.written:,} encoded, {report.hits:,} stored before; {report.rows:,} rows, "
+                f"{report.bytes:,} bytes in {report.shards} shards"
+            )
+            if report.windowed:
+                lines.append(f"           {report.windowed:,} are longer than the encoder's window: give less --words")
+    click.echo("\n".join(lines))

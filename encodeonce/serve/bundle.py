@@ -7,30 +7,21 @@ FOLDER/model.safetensors   all that was trained, named TASK/PARAMETER: adapters,
 FOLDER/README.md           a model card
 """
 
-import hashlib
-import json
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from safetensors import SafetensorError
-from safetensors.torch import load as tensors_of
-from safetensors.torch import save as tensor_bytes
 
 from ..errors import EncodeOnceError, RunError
 from ..tasks import Task, from_json
-from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 from .card import card
+from .folder import config_of, fill_modules, put, take
 from .methods import KINDS, Method, MethodSettings, build, kind_of
 
 __all__ = ["Run", "check_spec", "load", "made_for", "save"]
-
-SCHEMA = 1
-FILES = ("config.json", "model.safetensors")
 
 
 @runtime_checkable
@@ -68,14 +59,7 @@ class Run:
 
 def save(run: Run, folder: Path) -> None:
     """Write the run; a folder that already holds one is replaced file by file, config.json last."""
-    named = {
-        f"{name}/{key}": tensor.detach().contiguous().cpu()
-        for name, module in run.method.modules_of().items()
-        for key, tensor in module.state_dict().items()
-    }
-    weights = tensor_bytes(named)
     config = {
-        "schema": SCHEMA,
         "method": kind_of(run.variant),
         "variant": run.variant.to_json(),
         "tasks": [task.to_json() for task in run.tasks],
@@ -84,12 +68,8 @@ def save(run: Run, folder: Path) -> None:
         "scores": dict(run.scores),
         "data": dict(run.data),
         "command": run.command,
-        "model_sha256": hashlib.sha256(weights).hexdigest(),
-        "versions": _versions(),
     }
-    write_bytes(folder / "model.safetensors", weights)
-    write_bytes(folder / "README.md", card(config).encode())
-    write_bytes(folder / "config.json", json_bytes(config))
+    put(folder, config, run.method.modules_of(), card)
 
 
 def load(folder: Path, encoder: HasSpec | None = None) -> Run:
@@ -98,12 +78,7 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
     A run that trained blocks of its encoder cannot do without one: a saved run holds what was trained and no more.
     Raises RunError naming a missing file by path, an unknown schema, changed weights, each difference of the encoder.
     """
-    config = _config(folder)
-    content = (folder / "model.safetensors").read_bytes()
-    if hashlib.sha256(content).hexdigest() != config["model_sha256"]:
-        raise RunError(
-            f"{folder / 'model.safetensors'} is not the file config.json was written for: copy the run again."
-        )
+    config, weights = take(folder, KINDS)
     try:
         spec = Spec.from_json(config["spec"])
         tasks = tuple(from_json(values) for values in config["tasks"])
@@ -112,10 +87,7 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
             _compare(spec, spec.layers, there, "the encoder")
         variant = KINDS[config["method"]](**config["variant"])
         method = build(variant, spec, tasks, encoder)
-        weights = tensors_of(content)
-        for name, module in method.modules_of().items():
-            prefix = f"{name}/"
-            module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})
+        fill_modules(method.modules_of(), weights)
     except RunError:
         raise
     except (KeyError, TypeError, RuntimeError, SafetensorError, EncodeOnceError) as problem:
@@ -126,7 +98,7 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
 
 def made_for(folder: Path) -> Spec:
     """The Spec of the states that the run in this folder was trained on: what its encoder is found by."""
-    return Spec.from_json(_config(folder)["spec"])
+    return Spec.from_json(config_of(folder, KINDS)["spec"])
 
 
 def check_spec(run: Run, other: Spec, what: str) -> None:
@@ -147,27 +119,3 @@ def _compare(wanted: Spec, layers: tuple[int, ...], other: Spec, what: str) -> N
             f"{what} ({other.encoder}) does not make the states this run was trained on, by {made_by} "
             f"(here: the run, there: {what}): {'; '.join(differences)}."
         )
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    for name in FILES:
-        if not (folder / name).is_file():
-            raise RunError(f"{folder / name} is missing: {folder} is no saved run, or was not copied whole.")
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        schema = config["schema"]
-        config["model_sha256"]
-    except (ValueError, KeyError, TypeError) as problem:
-        raise RunError(f"{path} is not the config of a saved run: {problem!r}.") from None
-    if schema != SCHEMA or config.get("method") not in KINDS:
-        raise RunError(
-            f"{path} has schema {schema!r} and method {config.get('method')!r}; this version reads schema {SCHEMA} and "
-            f'methods {", ".join(KINDS)}. Use the version that wrote it, named under "versions".'
-        )
-    return dict(config)
-
-
-def _versions() -> dict[str, str]:
-    names = ("encodeonce", "torch", "numpy", "safetensors")
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}

@@ -2,9 +2,23 @@
 
 from .format import estimate
 from .reader import Store
+from .removal import Removal, keep_only
 from .search import Search
 from .stored import Stored
 from .upkeep import gc, info, ls, verify
 from .writer import FillReport, Source
 
-__all__ = ["FillReport", "Search", "Source", "Store", "Stored", "estimate", "gc", "info", "ls", "verify"]
+__all__ = [
+    "FillReport",
+    "Removal",
+    "Search",
+    "Source",
+    "Store",
+    "Stored",
+    "estimate",
+    "gc",
+    "info",
+    "keep_only",
+    "ls",
+    "verify",
+]

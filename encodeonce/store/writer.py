@@ -32,6 +32,7 @@ from ..types import Document, Spec
 from .claim import Claim, is_held, room_for, write_atomically
 from .format import Layout, Manifest, key_bytes, shard_name, shard_size
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
+from .shard import Shard
 
 __all__ = ["FillReport", "Item", "Source", "Uncoded", "fill_shards", "plan"]
 
@@ -210,13 +211,34 @@ class ShardWriter:
 
     def write(self, source: Source, meter: Meter) -> int:
         """Encode, write, publish; returns the bytes of the shard and its manifest."""
-        data = self.folder / f"{self.job.name}.safetensors"
-        with self.room():
-            self.claim.file.truncate(0)
-            reserve(self.claim.file.fileno(), self.layout.size)
+        self.begin()
         for position, states in self.encoded(source):
             self.put(position, states)
             meter.add(len(self.job.items[position].pieces))
+        return self.finish()
+
+    def begin(self) -> None:
+        """Take the room."""
+        with self.room():
+            self.claim.file.truncate(0)
+            reserve(self.claim.file.fileno(), self.layout.size)
+
+    def copy(self, position: int, shard: Shard, item: int) -> None:
+        """One item's bytes from another shard of this Spec, checked and not decoded; `rms` and `seed` must be its."""
+        L = len(self.spec.layers)
+        shard.check(item, range(L + 1))
+        mapping, (start, stop) = shard.mapping(), shard.record(item)
+        first = int(self.offsets[position]) * L
+        width = mapping.states.itemsize * self.spec.width
+        with self.room():
+            self.claim.write(mapping.states[start:stop].data, self.layout.arrays["states"].start + first * width)
+            if mapping.scales is not None:
+                self.claim.write(mapping.scales[start:stop].data, self.layout.arrays["scales"].start + 2 * first)
+        self.hashes[position, :L] = shard.hashes[item, :L]
+
+    def finish(self) -> int:
+        """Write the index, publish data and manifest; returns their bytes."""
+        data = self.folder / f"{self.job.name}.safetensors"
         with self.room():
             self.put_index()
             digest = self.digest()

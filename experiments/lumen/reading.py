@@ -23,7 +23,6 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from encodeonce.retrieval.bm25 import BM25
 
 from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus.questions import read_questions
@@ -31,6 +30,7 @@ from encodeonce.methods.lumen import Design, Lumen, carry, export, passage_docum
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.report.results import ResultsRow, append_row, latest, now, read_rows, surroundings
+from encodeonce.retrieval.bm25 import BM25
 from encodeonce.store import Store
 from encodeonce.train.evaluate import evaluate
 from encodeonce.train.fit import fit

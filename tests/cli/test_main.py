@@ -33,6 +33,7 @@ def test_every_help_avoids_the_heavy_libraries() -> None:
         "[cli(args, prog_name='encodeonce', standalone_mode=False) for args in json.loads(sys.argv[1])]; code = 0",
     )
     calls = [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
+    calls += [["memory", name, "--help"] for name in ("build", "add", "remove", "info", "gc", "plan")]
     calls += [["store", name, "--help"] for name in ("ls", "info", "verify", "gc")]
     done = subprocess.run([sys.executable, "-c", code, json.dumps(calls)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encodeonce.cli import memory
-from encodeonce.cli.memory import measured_peak
+from encodeonce.cli import peak_memory
+from encodeonce.cli.peak_memory import measured_peak
 
 MB = 1_000_000
-linux = pytest.mark.skipif(not memory.STATM.exists(), reason="reads /proc")
+linux = pytest.mark.skipif(not peak_memory.STATM.exists(), reason="reads /proc")
 
 
 @linux
@@ -37,7 +37,7 @@ def test_pages_of_a_mapped_file_are_not_counted(tmp_path: Path) -> None:
 
 
 def test_a_system_that_does_not_say_gives_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "STATM", tmp_path / "none")
+    monkeypatch.setattr(peak_memory, "STATM", tmp_path / "none")
     with measured_peak() as peak:
         pass
     assert peak.mb is None

@@ -1,0 +1,124 @@
+"""`encodeonce ask`: questions answered from a memory of passages, each answer with its source."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import json_option
+
+if TYPE_CHECKING:
+    from ..serve.answerer import Answered
+    from ..types import Question
+
+__all__ = ["ask"]
+
+TOGETHER = 64
+"""Questions that are answered before their answers are written."""
+
+
+@click.command()
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("question", required=False)
+@click.option(
+    "--file", "file", type=click.Path(exists=True, path_type=Path), help="Questions, in any form that is read."
+)
+@click.option(
+    "--memory", "-m", type=click.Path(exists=True, file_okay=False, path_type=Path), help="[default: RUN/memory]"
+)
+@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="Passages read for a question.")
+@click.option(
+    "--retriever",
+    type=click.Choice(["auto", "bm25", "dense"]),
+    default="auto",
+    show_default=True,
+    help="How passages are found; auto: dense where the memory has vectors.",
+)
+@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Questions read at once.")
+@click.option("--format", "-f", help="Format of the file of questions.")
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="[default: stdout]")
+@click.option("--encoder", "-e", help="Where the run's encoder is now.")
+@json_option
+def ask(
+    run: Path,
+    question: str | None,
+    file: Path | None,
+    memory: Path | None,
+    k: int,
+    retriever: str,
+    batch_size: int,
+    format: str | None,
+    output: Path | None,
+    encoder: str | None,
+    as_json: bool,
+) -> None:
+    """Answer QUESTION, or all questions of a file, with RUN from its memory of passages.
+
+    An answer comes with the passage and the characters it stands at. A file's answers are JSON, one a line; where the
+    file has the right answers too, exact match and F1 are printed at the end.
+    """
+    if (question is None) == (file is None):
+        raise click.UsageError("Give a question, or a file of them with --file.")
+    from ..corpus.questions import read_questions
+    from ..serve.answerer import Answerer
+    from ..serve.reader_run import memory_of
+    from .quickstart import encoder_name
+
+    asked: list[str | Question] = [question] if question is not None else []
+    if file is not None:
+        asked += read_questions(file, format=format)
+    made = memory_of(run)[1]
+    answerer = Answerer.load(
+        run, memory, encoder=encoder_name(encoder or made.encoder), retriever=retriever, k=k, size=batch_size
+    )
+    out = sys.stdout if output is None else output.open("w", encoding="utf-8")
+    found: list[Answered] = []
+    try:
+        for first in range(0, len(asked), TOGETHER):
+            part = answerer.ask_all(asked[first : first + TOGETHER])
+            for one in part:
+                text = json.dumps(one.to_json(), ensure_ascii=False) if as_json or file else _text(one)
+                click.echo(text, file=out)
+            found += part
+    finally:
+        if output is not None:
+            out.close()
+    answerer.memory.save_hits()
+    if file is not None:
+        click.echo(json.dumps(_scores(found, k)), err=True)
+
+
+def _text(one: "Answered") -> str:
+    """For people."""
+    titles = {passage.id: passage.title for passage in one.question.passages}
+    read = [f"  {hit.score:8.3f}  {hit.passage}  {titles[hit.passage]}".rstrip() for hit in one.hits]
+    lines = [f"{one.text or '(no answer)'}    {one.answer.score:.3f}"]
+    if one.passage is not None:
+        answer, passage = one.answer, one.passage
+        lines.append(f"source     {passage.id}, characters {answer.start} to {answer.end}  {passage.title}".rstrip())
+        if passage.source:
+            lines.append(f"text       {passage.source}, characters {one.whole.start} to {one.whole.end}")
+        lines.append(f"           {_around(passage.text, answer.start, answer.end)}")
+    return "\n".join([*lines, f"read       {len(read)} passages", *read])
+
+
+def _around(text: str, start: int, end: int, width: int = 40) -> str:
+    """The answer in its sentence, marked."""
+    before, after = text[max(0, start - width) : start], text[end : end + width]
+    marked = (
+        f"{'...' if start > width else ''}{before}[{text[start:end]}]{after}{'...' if end + width < len(text) else ''}"
+    )
+    return " ".join(marked.split())
+
+
+def _scores(found: list["Answered"], k: int) -> dict[str, Any]:
+    """Against the answers that the file has."""
+    from ..metrics.qa import answer_scores
+    from ..metrics.retrieval import answer_recall
+
+    gold = [[answer.text for answer in one.question.answers] for one in found]
+    texts = [[passage.text for passage in one.question.passages] for one in found]
+    recall = answer_recall(gold, texts, ks=(k,))
+    return {**answer_scores(gold, [one.text for one in found]), f"answer_recall@{k}": recall[f"answer_recall@{k}"]}

@@ -1,0 +1,98 @@
+"""Long texts cut into passages of about as many words each, or of as many pieces as an encoder has room for.
+
+Nothing is lost and nothing moves: a window is the text between its first and its last word as it stands, and knows
+where that is in the whole, so that an answer found in a window has a place in its source (`in_source`).
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..types import Answer, Document, Passage, Pieces
+
+__all__ = ["HasPieces", "in_source", "windows"]
+
+log = logging.getLogger("encodeonce")
+
+WORD = re.compile(r"\S+")
+
+
+@runtime_checkable
+class HasPieces(Protocol):
+    """What is asked of an encoder here: `encoders.Pretrained`."""
+
+    def cut(self, documents: Sequence[Document]) -> list[Pieces]:
+        """Documents -> pieces with words."""
+
+
+def windows(
+    passages: Iterable[Passage], size: int = 100, overlap: int = 0, *, pieces: HasPieces | None = None
+) -> list[Passage]:
+    """Passages of at most `size` words that share up to `overlap` with the one before; DPR's are 100 and 0.
+
+    With `pieces`, an encoder, size and overlap count its pieces (special ones apart); words stay whole, and one longer
+    than `size` is a window of its own, which is logged. A passage that fits stays as it is; of another, window n has
+    the id "ID#n", the same title, and its source and start. Raises ConfigError unless 0 <= overlap < size.
+    """
+    if not 0 <= overlap < size:
+        raise ConfigError(f"overlap={overlap} must be at least 0 and less than the room for a window, size={size}.")
+    whole = list(passages)
+    spans = [[match.span() for match in WORD.finditer(passage.text)] for passage in whole]
+    found: list[Passage] = []
+    over = 0
+    for passage, words, costs in zip(whole, spans, _costs(whole, spans, pieces), strict=True):
+        over += int((costs > size).sum())
+        if costs.sum() <= size:
+            found.append(passage)
+            continue
+        for number, (first, stop) in enumerate(_runs(costs, size, overlap), 1):
+            start, end = words[first][0], words[stop - 1][1]
+            found.append(
+                replace(
+                    passage,
+                    id=f"{passage.id}#{number}",
+                    text=passage.text[start:end],
+                    source=passage.source or passage.id,
+                    start=passage.start + start,
+                )
+            )
+    if over:
+        log.warning("%d words are longer than a window of %d pieces and have one to themselves", over, size)
+    return found
+
+
+def in_source(answer: Answer, passage: Passage) -> Answer:
+    """The answer with its place in the longer text that the passage was cut from; as it is where there is none."""
+    if not answer.located or not passage.source:
+        return answer
+    start, end = passage.start + answer.start, passage.start + answer.end
+    return replace(answer, passage=passage.source, start=start, end=end)
+
+
+def _costs(
+    passages: Sequence[Passage], spans: Sequence[Sequence[tuple[int, int]]], pieces: HasPieces | None
+) -> Iterator[np.ndarray]:
+    """What each word takes of a window."""
+    if pieces is None:
+        yield from (np.ones(len(words), np.int64) for words in spans)
+        return
+    documents = [Document(passage.id, text=passage.text, place=passage.place) for passage in passages]
+    for cut in pieces.cut(documents):
+        yield np.bincount(cut.word[cut.word >= 0], minlength=cut.n_words)
+
+
+def _runs(costs: np.ndarray, size: int, overlap: int) -> Iterator[tuple[int, int]]:
+    """(first word, one past the last) of each window: as full as whole words allow, none without a word of its own."""
+    until = np.concatenate([[0], np.cumsum(costs)])
+    first = 0
+    while True:
+        stop = max(first + 1, int(np.searchsorted(until, until[first] + size, side="right")) - 1)
+        yield first, stop
+        if stop == len(costs):
+            return
+        first = max(int(np.searchsorted(until, until[stop] - overlap)), first + 1)

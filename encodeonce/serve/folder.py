@@ -1,0 +1,78 @@
+"""A folder that holds something trained: config.json, model.safetensors, README.md. Checked when read."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Collection, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as tensor_bytes
+from torch import Tensor, nn
+
+from ..errors import RunError
+from ..train.atomic import json_bytes, write_bytes
+
+__all__ = ["config_of", "fill_modules", "put", "take"]
+
+SCHEMA = 1
+FILES = ("config.json", "model.safetensors")
+
+Readme = Callable[[Mapping[str, Any]], str]
+"""Makes README.md from all that config.json says."""
+
+
+def put(folder: Path, config: Mapping[str, Any], modules: Mapping[str, nn.Module], readme: Readme) -> None:
+    """Write config and weights, named MODULE/PARAMETER; a folder that holds a run already is replaced file by file,
+    config.json last."""
+    named = {
+        f"{name}/{key}": tensor.detach().contiguous().cpu()
+        for name, module in modules.items()
+        for key, tensor in module.state_dict().items()
+    }
+    weights = tensor_bytes(named)
+    names = ("encodeonce", "torch", "numpy", "safetensors")
+    versions = {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
+    whole = {"schema": SCHEMA, **config, "model_sha256": hashlib.sha256(weights).hexdigest(), "versions": versions}
+    write_bytes(folder / "model.safetensors", weights)
+    write_bytes(folder / "README.md", readme(whole).encode())
+    write_bytes(folder / "config.json", json_bytes(whole))
+
+
+def config_of(folder: Path, methods: Collection[str]) -> dict[str, Any]:
+    """What config.json says. RunError for a missing file, another schema, or none of these methods."""
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise RunError(f"{folder / name} is missing: {folder} is no saved run, or was not copied whole.")
+    path = folder / "config.json"
+    try:
+        config = dict(json.loads(path.read_text(encoding="utf-8")))
+        schema, _ = config["schema"], config["model_sha256"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise RunError(f"{path} is not the config of a saved run: {problem!r}.") from None
+    if schema != SCHEMA or config.get("method") not in methods:
+        raise RunError(
+            f"{path} has schema {schema!r} and method {config.get('method')!r}; this version reads schema {SCHEMA}, "
+            f'and here method {", ".join(methods)}. A run of another version is read by the one named under "versions".'
+        )
+    return config
+
+
+def take(folder: Path, methods: Collection[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Config and weights. RunError as `config_of`, and for weights that are not those of the config."""
+    config = config_of(folder, methods)
+    content = (folder / "model.safetensors").read_bytes()
+    if hashlib.sha256(content).hexdigest() != config["model_sha256"]:
+        raise RunError(
+            f"{folder / 'model.safetensors'} is not the file config.json was written for: copy the run again."
+        )
+    return config, tensors_of(content)
+
+
+def fill_modules(modules: Mapping[str, nn.Module], weights: Mapping[str, Tensor]) -> None:
+    """Give every module its weights; RuntimeError as `load_state_dict` does where they are others."""
+    for name, module in modules.items():
+        prefix = f"{name}/"
+        module.load_state_dict({key.removeprefix(prefix): t for key, t in weights.items() if key.startswith(prefix)})

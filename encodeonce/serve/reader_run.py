@@ -1,0 +1,139 @@
+"""A saved reader of memory: the trained parts of `methods.lumen`, its design, and what its encoder must be.
+
+FOLDER/config.json, model.safetensors, README.md     as of every run (`serve.folder`)
+FOLDER/memory/                                       by custom, the memory that it is asked over (`encodeonce.memory`)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from ..encoders.pretrained import Pretrained
+from ..errors import EncodeOnceError, RunError
+from ..methods.lumen import Design, Lumen
+from ..types import Spec
+from .folder import config_of, fill_modules, put, take
+
+__all__ = ["ReaderRun", "encoder_for", "load_reader", "memory_of", "save_reader"]
+
+METHOD = "lumen"
+
+
+@dataclass(frozen=True)
+class ReaderRun:
+    """`encoder` is the design's, as the method was built on it. `dtype` is how its memory is stored. `training`,
+    `scores`, `data` and `command` say what was done, as in a `Run`."""
+
+    method: Lumen
+    encoder: Pretrained
+    dtype: str = "fp16"
+    training: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def spec(self) -> Spec | None:
+        """What the states of its memory must be made by; None where it stores nothing."""
+        stored = self.method.plan.stored
+        return self.encoder.spec(list(stored), self.dtype) if stored else None
+
+
+def save_reader(run: ReaderRun, folder: Path) -> None:
+    """Write the run."""
+    stored = run.method.plan.stored
+    spec = run.encoder.spec(list(stored) if stored else "last", run.dtype)
+    config = {
+        "method": METHOD,
+        "variant": run.method.design.to_json(),
+        "form": run.method.form,
+        "stored": list(stored),
+        "spec": spec.to_json(),
+        "training": dict(run.training),
+        "scores": dict(run.scores),
+        "data": dict(run.data),
+        "command": run.command,
+    }
+    put(folder, config, run.method.modules_of(), lambda _: _readme(run, spec))
+
+
+def load_reader(folder: Path, encoder: str | None = None) -> ReaderRun:
+    """A saved reader with its encoder, by the name it had or that is given. Loads the encoder's weights.
+
+    Raises RunError naming a missing or changed file, another method, and each difference of the encoder.
+    """
+    config, weights = take(folder, [METHOD])
+    try:
+        spec, design = Spec.from_json(config["spec"]), Design(**config["variant"])
+        model = encoder_for(spec, encoder)
+        differences = spec.differences(model.spec(list(spec.layers), spec.dtype))
+        if differences:
+            raise RunError(
+                f"{model.name} is not the encoder this run was trained on, {spec.encoder} (here: the run, there: the "
+                f"encoder): {'; '.join(differences)}."
+            )
+        method = Lumen.build(design, model, form=config["form"])
+        fill_modules(method.modules_of(), weights)
+    except RunError:
+        raise
+    except (KeyError, TypeError, RuntimeError, SafetensorError, EncodeOnceError) as problem:
+        raise RunError(f"{folder}: the run cannot be rebuilt: {problem}") from None
+    method.eval()
+    own = (config[name] for name in ("training", "scores", "data", "command"))
+    return ReaderRun(method, model, spec.dtype, *own)
+
+
+def memory_of(folder: Path) -> tuple[Spec | None, Spec, str]:
+    """What a saved reader's memory is made by (None where it stores nothing), the Spec of its encoder, and the form
+    that passages are shown in. Loads no weights; RunError for what is no saved reader."""
+    config = config_of(folder, [METHOD])
+    try:
+        spec = Spec.from_json(config["spec"])
+        return (spec if config["stored"] else None), spec, str(config["form"])
+    except (KeyError, EncodeOnceError) as problem:
+        raise RunError(f"{folder / 'config.json'} is not the config of a saved reader: {problem}.") from None
+
+
+def encoder_for(spec: Spec, name: str | None = None) -> Pretrained:
+    """The encoder with the settings that made states of this Spec; no weights are loaded."""
+    return Pretrained(
+        name or spec.encoder,
+        compute=spec.compute,
+        window=spec.window,
+        overlap=spec.overlap,
+        first_position=spec.first_position,
+        segment=spec.segment,
+    )
+
+
+def _readme(run: ReaderRun, spec: Spec) -> str:
+    plan = run.method.plan
+    scores = [f"- {split}: {name} {value}" for split, own in run.scores.items() for name, value in own.items()]
+    lines = [
+        f"# A reader of memory over {spec.encoder}",
+        "",
+        f"Memory after block {plan.cut} of {plan.n_blocks}, live blocks copied from {list(plan.blocks)}, "
+        f"{run.method.design.reader} reader.",
+        "",
+        "Only the encoder with these files fits:",
+        "",
+        *(f"- {part}: `{getattr(spec, part)}`" for part in ("weights", "config", "tokenizer")),
+        "",
+        "## Scores",
+        "",
+        *(scores or ["Not recorded."]),
+        "",
+        "## Data",
+        "",
+        *([f"- {split}: {name}" for split, name in run.data.items()] or ["Not recorded."]),
+        "",
+        "## Made by",
+        "",
+        "```",
+        run.command or "(not recorded)",
+        "```",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,32 @@
+"""A trained reader of memory (`methods.lumen`) with its encoder and a memory: what an `Answerer` asks."""
+
+from collections.abc import Sequence
+
+import torch
+
+from ..encoders.pretrained import Pretrained
+from ..methods.lumen import Lumen
+from ..store import Store
+from ..types import Answer, Question
+
+__all__ = ["MemoryReader"]
+
+
+class MemoryReader:
+    """`encoder` is the design's (`Design.encoder`), `states` the memory's store: None where the method stores nothing.
+
+    `size` questions are read at once. Raises SpecMismatch with every difference where the store is not the memory that
+    this encoder makes.
+    """
+
+    def __init__(self, method: Lumen, encoder: Pretrained, states: Store | None, size: int = 8) -> None:
+        self.method, self.encoder, self.states, self.size = method, encoder, states, size
+
+    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+        """One a question, in order. NotStored for a passage that the store does not hold."""
+        method, found = self.method.eval(), []
+        examples = method.read(questions, self.encoder, self.states)
+        with torch.no_grad():
+            for batch in method.batches(examples, size=self.size, order=None):
+                found += [answer["answer"] for answer in method.predict(batch)]
+        return found

@@ -1,0 +1,101 @@
+"""`encodeonce memory` and `ask`: built from files, asked, changed, planned for; an untrained reader of a tiny BERT."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from encodeonce.methods.lumen import Design, Lumen
+from encodeonce.serve.reader_run import ReaderRun, save_reader
+
+from .conftest import Run
+
+
+@pytest.fixture
+def reader(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A saved reader, and a folder of two texts beside it."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    design = Design(live=1, question_pieces=8)
+    encoder = design.encoder(tiny)
+    save_reader(ReaderRun(Lumen.build(design, encoder), encoder, "fp16"), tmp_path / "run")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "cats.txt").write_text("the cat sees a tree and the dog likes every bird", encoding="utf-8")
+    (tmp_path / "texts" / "house.txt").write_text("a dog paints the house", encoding="utf-8")
+    return tmp_path / "run"
+
+
+def test_build_ask_and_count(run: Run, reader: Path, tmp_path: Path) -> None:
+    out = run("memory", "build", reader, tmp_path / "texts", "--words", 4).stdout
+    assert "passages   5 new, 0 there already" in out
+    assert "states     5 encoded, 0 stored before" in out
+    assert "5 new" not in run("memory", "build", reader, tmp_path / "texts", "--words", 4).stdout
+    found = json.loads(run("ask", reader, "who paints the house?", "-k", 2, "--json").stdout)
+    assert found["read"][0]["passage"].startswith("house.txt")
+    if found["answer"]:
+        whole = (tmp_path / "texts" / found["source"]["text"]).read_text("utf-8")
+        assert whole[found["source"]["start_in_text"] : found["source"]["end_in_text"]] == found["answer"]
+    text = run("ask", reader, "who paints the house?", "-k", 2).stdout
+    assert "read       2 passages" in text
+    info = json.loads(run("memory", "info", reader / "memory", "--json").stdout)
+    assert (info["passages"], info["sources"], info["asked"]) == (5, 2, 2)
+    assert "asked      2 questions" in run("memory", "info", reader / "memory").stdout
+
+
+def test_a_file_of_questions_is_answered_and_scored(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts", "--words", 6)
+    rows = [
+        {"id": "a", "question": "who paints?", "answers": ["a dog"]},
+        {"id": "b", "question": "zzz", "answers": [""]},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    done = run("ask", reader, "--file", tmp_path / "q.jsonl", "-o", tmp_path / "out.jsonl", "-k", 3)
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
+    assert [(one["id"], one["question"]) for one in answers] == [("a", "who paints?"), ("b", "zzz")]
+    assert (answers[1]["answer"], answers[1]["read"]) == ("", [])
+    scores = json.loads(done.stderr.strip().splitlines()[-1])
+    assert (scores["n"], scores["answer_recall@3"], scores["unanswerable_exact_match"]) == (2.0, 100.0, 100.0)
+
+
+def test_add_replace_remove_and_gc(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts", "--words", 4)
+    memory = reader / "memory"
+    (tmp_path / "more.tsv").write_text("id\ttext\ttitle\np1\ta bird\tB\n", encoding="utf-8")
+    assert "1 new" in run("memory", "add", memory, tmp_path / "more.tsv").stdout
+    (tmp_path / "texts" / "house.txt").write_text("every tree", encoding="utf-8")
+    refused = run("memory", "add", memory, tmp_path / "texts", "--words", 4, code=0)
+    assert "1 new" in refused.stdout  # the short text is a passage of its own; its old windows are still there
+    done = json.loads(run("memory", "add", memory, tmp_path / "texts", "--words", 4, "--replace", "--json").stdout)
+    assert (done["new"], done["same"], done["removed"]) == (0, 4, 2)
+    assert run("memory", "remove", memory, "cats.txt").stdout == "3 passages removed, 2 are left\n"
+    assert "has no passage 'cats.txt'" in run("memory", "remove", memory, "cats.txt", code=1).stderr
+    planned = run("memory", "gc", memory, "--dry-run").stdout
+    assert planned.startswith("5 items, ")
+    assert "would be freed" in planned
+    assert run("memory", "gc", memory).stdout.startswith("5 items, ")
+    assert json.loads(run("memory", "info", memory, "--json").stdout)["unused_items"] == {"states": 0}
+    assert json.loads(run("ask", reader, "bird", "--json").stdout)["read"][0]["passage"] == "p1"
+
+
+def test_dense_retrieval_from_the_command_line(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts", "--words", 4, "--vectors", "same", "-o", "both")
+    found = json.loads(run("ask", reader, "a dog paints the", "-m", "both", "-k", 5, "--json").stdout)
+    assert len(found["read"]) == 5
+    run("memory", "build", reader, tmp_path / "texts")
+    assert "has no vectors" in run("ask", reader, "x", "--retriever", "dense", code=1).stderr
+
+
+def test_plan_says_from_how_many_questions_on(run: Run, reader: Path, tmp_path: Path) -> None:
+    files = [tmp_path / "texts", "--words", 4, "-k", 2, "--budget-seconds", 0.01]
+    found = json.loads(run("memory", "plan", reader, *files, "--json").stdout)
+    assert found["questions"] == pytest.approx(5 / 2)
+    assert (found["passages"], found["stored"]) == (5, [1])
+    assert found["whole"]["value"] == pytest.approx(5 * found["encode"]["value"])
+    text = " ".join(run("memory", "plan", reader, *files).stdout.split())
+    assert "against encoding on the fly, the same answers from 3 questions on" in text
+    assert not (reader / "memory").exists()
+
+
+def test_errors_say_what_to_do(run: Run, reader: Path, tmp_path: Path) -> None:
+    assert "Build one: encodeonce memory build" in run("ask", reader, "x", code=1).stderr
+    assert "Give a question, or a file" in run("ask", reader, code=2).stderr
+    assert "is no saved run" in run("memory", "build", tmp_path / "texts", tmp_path / "texts", code=1).stderr

@@ -1,0 +1,68 @@
+"""BM25 against the formula written out, and the edges of "at most k"."""
+
+import math
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from encodeonce.errors import ConfigError
+from encodeonce.retrieval import Hit, Retriever, shown
+from encodeonce.retrieval.bm25 import BM25
+from encodeonce.types import Passage
+
+pytest.importorskip("bm25s", reason="needs the extra: pip install 'encodeonce[search]'")
+
+TEXTS = ["Oslo is a city", "the sea by Oslo and Oslo again", "a boat on the sea", "Ana's café", "nothing"]
+PASSAGES = [Passage(f"p{i}", "" if i else "Norway", text) for i, text in enumerate(TEXTS)]
+
+
+def by_hand(query: list[str], k1: float = 1.5, b: float = 0.75) -> np.ndarray:
+    """Lucene's BM25: idf = ln(1 + (N - df + .5) / (df + .5)), tf / (tf + k1 (1 - b + b len / mean))."""
+    documents = [Counter(re.findall(r"\w+", shown(passage).lower())) for passage in PASSAGES]
+    lengths = [sum(document.values()) for document in documents]
+    mean = sum(lengths) / len(lengths)
+    scores = np.zeros(len(documents))
+    for word in query:
+        df = sum(word in document for document in documents)
+        idf = math.log(1 + (len(documents) - df + 0.5) / (df + 0.5))
+        for i, document in enumerate(documents):
+            tf = document[word]
+            scores[i] += idf * tf / (tf + k1 * (1 - b + b * lengths[i] / mean))
+    return scores
+
+
+def test_scores_are_those_of_the_formula() -> None:
+    hits = BM25(PASSAGES).find(["Where is OSLO by the sea?"], 5)[0]
+    due = by_hand(["oslo", "sea"])
+    assert [hit.passage for hit in hits] == [f"p{i}" for i in np.argsort(-due, kind="stable") if due[i] > 0]
+    np.testing.assert_allclose([hit.score for hit in hits], sorted(due[due > 0], reverse=True), rtol=1e-5)
+
+
+def test_RETR_1_never_more_than_there_are() -> None:
+    index = BM25(PASSAGES)
+    assert isinstance(index, Retriever)
+    assert len(index.find(["oslo"], 100)[0]) == 2
+    assert index.find(["unheard of"], 3) == [[]]
+    assert index.find([], 3) == []
+    assert [hit.passage for hit in index.find(["sea oslo"], 1)[0]] == ["p1"]
+
+
+def test_ties_keep_the_order_of_the_passages() -> None:
+    same = [Passage(f"p{i}", "", "x y") for i in range(30)] + [Passage("q", "", "x z")]
+    assert [hit.passage for hit in BM25(same).find(["y"], 4)[0]] == ["p0", "p1", "p2", "p3"]
+
+
+def test_accents_and_common_words() -> None:
+    index = BM25(PASSAGES)
+    assert index.find(["cafe\u0301"], 1)[0][0].passage == "p3"
+    assert {hit.passage for hit in index.find(["the"], 9)[0]} == {"p1", "p2"}
+    assert isinstance(index.find(["oslo"], 1)[0][0], Hit)
+
+
+def test_errors() -> None:
+    with pytest.raises(ConfigError, match="k=0 must be at least 1"):
+        BM25(PASSAGES).find(["x"], 0)
+    with pytest.raises(ConfigError, match="there is no passage to search"):
+        BM25([])
