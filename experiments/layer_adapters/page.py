@@ -241,7 +241,11 @@ def quality(found: Mapping[str, Any]) -> list[str]:
     if "kills" in found:
         one = found["kills"]
         lines = [
-            [f"{trial['after_s']:.1f}", f"{trial['left_mb']:.0f}", "yes" if trial["byte_equal"] else "no"]
+            [
+                f"{trial['after_s']:.1f}{' (had ended)' if trial['ended_before'] else ''}",
+                f"{trial['left_mb']:.0f}",
+                "yes" if trial["byte_equal"] else "no",
+            ]
             for trial in one["trials"]
         ]
         parts += [
