@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,8 @@ def forecast(
 
         for number in range(ROUNDS[1] + 1):
             one = [asked[number % len(asked)]]
-            timed("read", lambda one=one: from_memory.answers(one), 1)  # type: ignore[misc]
-            timed("fid", lambda one=one: anew.answers(one), 1)  # type: ignore[misc]
+            timed("read", partial(from_memory.answers, one), 1)
+            timed("fid", partial(anew.answers, one), 1)
             timed("encode", lambda: list(encoder.encode(pieces, plan.stored)), len(pieces))
             if number >= ROUNDS[0] and clock() >= until:
                 break

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, set_option
+from .options import budget_option, json_option, set_option
 
 if TYPE_CHECKING:
     from .planning import Corpus, Forecast
@@ -17,14 +17,7 @@ __all__ = ["plan"]
 
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--budget-seconds",
-    "budget",
-    type=click.FloatRange(min=0, min_open=True),
-    default=20.0,
-    show_default=True,
-    help="How long to measure, beside reading the files and loading the encoder.",
-)
+@budget_option
 @set_option
 @json_option
 def plan(config: Path, budget: float, changes: tuple[str, ...], as_json: bool) -> None:
