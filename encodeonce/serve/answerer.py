@@ -86,7 +86,7 @@ class Answerer:
         `retriever` is "dense", "bm25" or "auto": dense where the memory has vectors. Raises RunError for what is no
         saved reader, SpecMismatch naming each difference where the memory was made by another model or revision.
         """
-        held = load_reader(Path(run), encoder)
+        held = load_reader(run, encoder)
         opened = Memory.open(Path(run) / "memory" if memory is None else memory, held.spec)
         if opened.form != held.method.form:
             raise SpecMismatch(

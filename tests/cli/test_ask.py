@@ -57,6 +57,7 @@ def test_a_file_of_questions_is_answered_and_scored(run: Run, reader: Path, tmp_
     assert [(one["id"], one["question"]) for one in answers] == [("a", "who paints?"), ("b", "zzz")]
     assert (answers[1]["answer"], answers[1]["read"]) == ("", [])
     scores = json.loads(done.stderr.strip().splitlines()[-1])
+    assert "have no answer in any of their passages" not in done.stderr, "gold is for scores alone"
     assert (scores["n"], scores["answer_recall@3"], scores["unanswerable_exact_match"]) == (2.0, 100.0, 100.0)
 
 
@@ -139,6 +140,8 @@ def test_plan_says_from_how_many_questions_on(run: Run, reader: Path, tmp_path: 
     text = " ".join(run("memory", "plan", reader, *files).stdout.split())
     assert "against encoding on the fly, the same answers from 3 questions on" in text
     assert not (reader / "memory").exists()
+    few = json.loads(run("memory", "plan", reader, *files[:3], "-k", 99, "--budget-seconds", 0.01, "--json").stdout)
+    assert (few["k"], few["questions"]) == (5, pytest.approx(1))
 
 
 def test_errors_say_what_to_do(run: Run, reader: Path, tmp_path: Path) -> None:
