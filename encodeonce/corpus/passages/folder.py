@@ -4,6 +4,7 @@ A text's id is its path below the folder, its title the file's name without the 
 that offsets are those of the file (read as UTF-8, a byte order mark apart).
 """
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,16 +15,32 @@ from .._format import Format
 
 __all__ = ["FORMATS", "read", "recognises", "write"]
 
+log = logging.getLogger("encodeonce")
+
 SUFFIXES = (".txt", ".text", ".md")
 
 
 def read(path: str | Path) -> list[Passage]:
-    """Every text in order of path; DataError naming the folder where it holds none."""
+    """Every text in order of path; other files are counted in a warning, hidden ones apart.
+
+    DataError naming the folder where it holds no text.
+    """
     root = Path(path)
     if root.is_dir():
-        found = sorted(file for file in root.rglob("*") if _plain(file) in SUFFIXES and file.is_file())
+        files = sorted(file for file in root.rglob("*") if file.is_file() and not file.name.startswith("."))
+        found = [file for file in files if _plain(file) in SUFFIXES]
         if not found:
             raise DataError(f"{root} holds no text: no file ends in {', '.join(SUFFIXES)} (or these with .gz).")
+        other = [file for file in files if _plain(file) not in SUFFIXES]
+        if other:
+            log.warning(
+                "%s: %d of %d files are no texts (%s) and are left out, the first %s. Give them by themselves.",
+                root,
+                len(other),
+                len(files),
+                ", ".join(SUFFIXES),
+                other[0].relative_to(root),
+            )
         named = [(file.relative_to(root).as_posix(), file) for file in found]
     else:
         named = [(root.name, root)]
