@@ -27,11 +27,11 @@ def read(path: str | Path) -> list[Passage]:
     """
     root = Path(path)
     if root.is_dir():
-        files = sorted(file for file in root.rglob("*") if file.is_file() and not file.name.startswith("."))
+        files = sorted(file for file in root.rglob("*") if file.is_file())
         found = [file for file in files if _plain(file) in SUFFIXES]
         if not found:
             raise DataError(f"{root} holds no text: no file ends in {', '.join(SUFFIXES)} (or these with .gz).")
-        other = [file for file in files if _plain(file) not in SUFFIXES]
+        other = [file for file in files if _plain(file) not in SUFFIXES and not file.name.startswith(".")]
         if other:
             log.warning(
                 "%s: %d of %d files are no texts (%s) and are left out, the first %s. Give them by themselves.",
