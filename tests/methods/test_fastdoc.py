@@ -300,7 +300,7 @@ def test_full_variant_trains_the_sentence_encoder_too(checkpoint: Checkpoint) ->
     before = {key: tensor.clone() for key, tensor in method.state_dict().items()}
     trained(method, live)
     moved = {key.split(".")[0] for key, tensor in method.state_dict().items() if not torch.equal(tensor, before[key])}
-    assert moved == {"blocks", "lower"}
+    assert moved == {"blocks", "lower", "seen"}
 
 
 # masked language
