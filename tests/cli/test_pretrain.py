@@ -69,6 +69,19 @@ def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> N
     assert "plain mean of sentence vectors" in again.stdout
     second = load_file(tmp_path / "out/encoder/model.safetensors")
     assert all(torch.equal(new[name], second[name]) for name in new), "a finished run is not trained again"
+    assert json.loads((tmp_path / "out/report.json").read_text()) == report, "and its report stays"
+    other = run("pretrain", path, "-o", "out", "--set", "options={margin=0.5}", code=1)
+    assert "options.margin: '(absent)' then, 0.5 now" in other.stderr
+
+
+def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: Path, tmp_path: Path) -> None:
+    path = config(tmp_path, tiny)
+    first = json.loads(run("pretrain", path, "-o", "out", "--json").stdout)
+    (tmp_path / "out/report.json").unlink()
+    again = json.loads(run("pretrain", path, "-o", "out", "--json").stdout)
+    assert again["costs"]["positions"] == first["costs"]["positions"]
+    assert first["costs"]["positions"]["run"] > first["costs"]["positions"]["real"]
+    assert again["held_out"] == first["held_out"]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +93,12 @@ def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> N
         (["sample.rule=rouge", "sample.topic_levels=2"], 48, ""),
         (["sample.shuffled=true", "objective=release"], 48, ""),
         (["sample.field=concepts"], 0, "use rule='concepts'"),
+        (["sample.field=concept"], 0, "none of 61 documents has this field. Did you mean 'concepts'? There is: brand"),
+        (["data.path=category"], 0, "data.path = 'category': none of 61 documents has this field"),
+        (["sample.rule=citations"], 0, "needs sample.field"),
         (["objective=maskt"], 0, "Did you mean 'masked'"),
         (["objective=masked"], 0, "hold no masked-language-model head"),
-        (["data.split=brand", "data.held_out_name=none"], 0, "0 of 60 documents have brand = 'none'"),
+        (["data.split=brand", "data.held_out_name=none"], 0, "There is: 'b0', 'b1', 'b2'."),
         (["data.path=brand", "data.levels=1"], 48, ""),
     ],
 )
