@@ -53,6 +53,7 @@ class PretrainSection(TrainSection):
     )
     warmup_ratio: float = Field(default=0.0, ge=0, lt=1, description="part of the steps before the peak")
     max_grad_norm: float = Field(default=1.0, ge=0, description="clips the gradient; 0: never")
+    save_steps: int = Field(default=50, ge=0, description="steps between checkpoints beside each epoch's; 0: none")
 
 
 class PretrainConfig(Section):

@@ -21,7 +21,7 @@ from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError, RunError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
-from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer
+from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
 from ..methods.fastdoc.masking import Window, windows_of
 from ..methods.fastdoc.measure import by_pieces, by_sentences, centred_share, norms, plain_means, triplet_accuracy
 from ..methods.fastdoc.objective import Objective
@@ -62,12 +62,15 @@ class _Job:
         self.seconds: dict[str, float] = {}
         self.norms: dict[str, float] = {}
         self.windows: list[Window] = []
+        self.head: MaskedLM | None = None
+        self.mask_id = -1
 
     def run(self) -> dict[str, Any]:
         material = prepare(self.config, self.fields())
         if self.agree(material):
             log.info("%s holds this run, finished", self.folder)
             return dict(json.loads((self.folder / "report.json").read_text()))
+        self.refuse()
         self.store = Store.open(self.config.store, self.source.spec(dtype=self.config.dtype))
         sample, paths = self.sample(material.train)
         held = self.held_sample(material.held_out)
@@ -104,6 +107,16 @@ class _Job:
 
     # before
 
+    def refuse(self) -> None:
+        """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width."""
+        if self.objective.masked:
+            self.head = MaskedLM.load(self.base.path)
+            mask = load_tokenizer(self.base.path).mask_token_id
+            self.mask_id = -1 if mask is None else int(mask)
+        if self.objective.of_documents:
+            entered = int(self.base.stack().model.get_input_embeddings().weight.shape[1])
+            projection(self.source.model.width, entered, self.objective.projection)
+
     def fields(self) -> dict[str, str]:
         """The config's keys that name fields which this run reads, and the fields."""
         made, data = self.config.sample, self.config.data
@@ -117,18 +130,19 @@ class _Job:
         return {key: field for key, field in named.items() if field}
 
     def agree(self, material: Material) -> bool:
-        """Keep what this run is made of, or compare it with what the folder's run was; whether that one is finished."""
-        apart = {"store": True, "encoder": True, "sentence_encoder": True, "train": set(HARMLESS)}
-        left_out = {**apart, "data": {"train", "format", "columns"}}
+        """Keep what this run is made of, or compare it with that of the folder's checkpoint; whether it is finished."""
+        chosen = self.config.model_dump(mode="json", exclude={"store", "encoder", "sentence_encoder"})
+        for section, names in (("data", ("train", "format", "columns")), ("train", HARMLESS)):
+            chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
         frozen = self.source.spec(dtype=self.config.dtype).to_json()
         now = {
-            **self.config.model_dump(mode="json", exclude=left_out),
+            **chosen,
             "encoder": self.base.spec().weights,
             "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
             "documents": material.digest(),
         }
         path = self.folder / "origin.json"
-        if not path.is_file():
+        if not path.is_file() or not (self.folder / "train" / "checkpoint" / "state.json").is_file():
             write_bytes(path, (json.dumps(now, indent=1) + "\n").encode())
             return False
         changed = differences(json.loads(path.read_text()), now)
@@ -257,16 +271,14 @@ class _Job:
             measured = norms(stack, self.store.batch(some).views[-1].numpy())
             self.norms, scale = measured.to_json(), measured.token_scale
             log.info("mean lengths: piece %(piece).2f, position %(position).2f, sentence %(sentence).2f", self.norms)
-        head = MaskedLM.load(self.base.path) if made.masked else None
-        mask = load_tokenizer(self.base.path).mask_token_id if made.masked else -1
         method = FastDoc(
             stack,
             made,
             () if taxonomy is None else taxonomy.n_classes,
             sentence_width=self.store.spec.width,
             token_scale=scale,
-            head=head,
-            mask_id=-1 if mask is None else int(mask),
+            head=self.head,
+            mask_id=self.mask_id,
             seed=self.settings.seed,
             trace_every=self.settings.logging_steps,
         )

@@ -114,6 +114,44 @@ def test_every_rule_and_what_is_refused(
         assert json.loads(done.stdout)["tuples"] == tuples
 
 
+def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """And the folder is free for the corrected config."""
+    path = config(tmp_path, tiny)
+    done = run("pretrain", path, "-o", "out", "--set", "objective=combined", code=1)
+    assert "hold no masked-language-model head" in done.stderr
+    done = run("pretrain", path, "-o", "out", "--set", "sentence_encoder=quickstart", code=1)
+    assert "sentence vectors have width 384, the encoder's piece vectors 16" in done.stderr
+    assert not (tmp_path / "sentences").exists()
+    run("pretrain", path, "-o", "out")
+
+
+def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from encodeonce.methods.fastdoc.fastdoc import FastDoc
+
+    path, few = config(tmp_path, tiny), ("--set", "train.save_steps=2", "--json")
+    whole = json.loads(run("pretrain", path, "-o", "whole", *few).stdout)
+    losses, calls = FastDoc.losses, []
+
+    def stopping(self: FastDoc, *given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 5:
+            raise RuntimeError("stopped")
+        return losses(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FastDoc, "losses", stopping)
+        run("pretrain", path, "-o", "half", *few, code=1)
+    again = json.loads(run("pretrain", path, "-o", "half", *few).stdout)
+    assert again["losses"] == whole["losses"]
+    assert again["held_out"] == whole["held_out"]
+    assert again["costs"]["positions"] == whole["costs"]["positions"]
+    assert {entry["batch"] for entry in again["trace"]} < {entry["batch"] for entry in whole["trace"]}
+    one, two = (load_file(tmp_path / name / "encoder/model.safetensors") for name in ("whole", "half"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
 def test_masked_and_combined_with_a_checkpoint_that_has_its_head(run: Run, tiny: Path, tmp_path: Path) -> None:
     from transformers import AutoConfig, BertForMaskedLM
 

@@ -27,7 +27,7 @@ from .losses import Hierarchy, distances, tuple_loss
 from .masking import Masked, masked
 from .objective import Objective
 
-__all__ = ["FastDoc", "TripletScorer"]
+__all__ = ["FastDoc", "TripletScorer", "projection"]
 
 log = logging.getLogger("encodeonce")
 
@@ -84,7 +84,7 @@ class FastDoc(nn.Module):
             self.lower = None if lower is None else whole(lower, range(lower.n_blocks))
             entered = self.blocks.stack.model.get_input_embeddings().weight
             self.entered = int(entered.shape[1])
-            self.projection = self._projection(sentence_width or (lower or stack).width)
+            self.projection = projection(sentence_width or (lower or stack).width, self.entered, objective.projection)
             wants_heads = objective.hierarchy and n_classes
             self.hierarchy = (
                 Hierarchy(stack.width, n_classes, objective.head_hidden, objective.reduction == "mean")
@@ -99,19 +99,6 @@ class FastDoc(nn.Module):
         self.trace: list[dict[str, float]] = []
         self.seen: Int[Tensor, " 3"]
         self.register_buffer("seen", torch.zeros(3, dtype=torch.int64))
-
-    def _projection(self, width: int) -> nn.Linear | None:
-        if width == self.entered and not self.objective.projection:
-            return None
-        if not self.objective.projection:
-            raise ConfigError(
-                f"sentence vectors have width {width}, the encoder's piece vectors {self.entered}. Take a sentence "
-                "encoder of that width, or ask for projection='linear' (or 'frozen'), which changes what is tested."
-            )
-        made = nn.Linear(width, self.entered, bias=False)
-        nn.init.eye_(made.weight)
-        made.weight.requires_grad_(self.objective.projection == "linear")
-        return made
 
     def _masked_head(self, head: MaskedLM | None) -> MaskedLM | None:
         if not self.objective.masked:
@@ -265,6 +252,22 @@ class FastDoc(nn.Module):
             if near.mean() + away.mean() < 2 * COLLAPSED:
                 log.warning("batch %d: all documents have the same vector (collapse); lower the rate", number)
         self.trace.append(entry)
+
+
+def projection(width: int, entered: int, kind: str) -> nn.Linear | None:
+    """From the width of sentence vectors to that of piece vectors, at first an identity, padded or cut; trained where
+    `kind` is "linear". None where it is "" and the widths are one; ConfigError where they then differ."""
+    if not kind:
+        if width == entered:
+            return None
+        raise ConfigError(
+            f"sentence vectors have width {width}, the encoder's piece vectors {entered}. Take a sentence "
+            "encoder of that width, or ask for projection='linear' (or 'frozen'), which changes what is tested."
+        )
+    made = nn.Linear(width, entered, bias=False)
+    nn.init.eye_(made.weight)
+    made.weight.requires_grad_(kind == "linear")
+    return made
 
 
 def _own(module: nn.Module | None) -> list[nn.Parameter]:
