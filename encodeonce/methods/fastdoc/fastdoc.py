@@ -150,7 +150,7 @@ class FastDoc(nn.Module):
             if not len(examples.tuples):
                 shown = self._hide(examples, chosen, seed, number)
                 places = tuple(examples.windows[i].place for i in chosen)
-                yield DocumentBatch(0, (), torch.zeros(0, 0, 0, dtype=torch.long), masked=shown, places=places)
+                yield DocumentBatch((), torch.zeros(0, 0, 0, dtype=torch.long), masked=shown, places=places)
                 continue
             hide = own and len(beside) and self.objective.masked
             taken = beside[np.arange(number * own, number * own + own) % len(beside)] if hide else None
