@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 
 from ..corpus.taxonomy import names_of, path_of
 from ..corpus.text import with_sentences
-from ..errors import DataError
+from ..errors import ConfigError, DataError
+from ..methods.fastdoc.objective import Objective
 from ..methods.fastdoc.sampling import Sample, quadruplets, shuffled, triplets
 from ..methods.fastdoc.similarity import Cited, SharedGroup
 from ..methods.fastdoc.unsupervised import rouge_triplets
 from ..resolve import nearest
 from ..types import Document
-from .pretrain_config import PretrainConfig
+from .pretrain_config import PretrainConfig, SampleSection
 from .steps import documents_of
 
-__all__ = ["Material", "paths_of", "prepare", "sampled"]
+__all__ = ["Material", "check", "paths_of", "prepare", "sampled"]
 
 log = logging.getLogger("encodeonce")
 
@@ -39,6 +40,21 @@ class Material:
         return digest.hexdigest()
 
 
+def check(made: SampleSection, objective: Objective) -> None:
+    """ConfigError for settings of `[sample]` that would do nothing."""
+    if made.rule == "citations" and not made.field:
+        raise ConfigError("sample.rule = 'citations' needs sample.field, the field of the cited ids.")
+    if made.hard_ratio and made.rule != "citations":
+        raise ConfigError(f"sample.hard_ratio = {made.hard_ratio} is of rule = 'citations'; this is {made.rule!r}.")
+    if made.topic_levels and not objective.hierarchy:
+        raise ConfigError(f"sample.topic_levels = {made.topic_levels}: this objective reads no classes; leave it out.")
+    if made.shuffled and (made.rule == "rouge" or made.topic_levels):
+        raise ConfigError(
+            "sample.shuffled gives documents each other's metadata; rule = 'rouge' and topic_levels read the texts, so "
+            "such a run would be no control."
+        )
+
+
 def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
     """Read, cut into sentences, limit, hold out. Documents without a sentence are counted and left out.
 
@@ -50,9 +66,10 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
     known = sorted({name for document in documents for name in document.meta})
     for key, field in fields.items():
         if field not in known:
+            without = " Without metadata: sample.rule = 'rouge' and sample.topic_levels." if key == "data.path" else ""
             raise DataError(
                 f"{key} = {field!r}: none of {len(documents)} documents has this field.{nearest(field, known)} "
-                f"There is: {', '.join(known) or 'none'}."
+                f"There is: {', '.join(known) or 'none'}.{without}"
             )
     kept = [document for document in documents if document.sentences]
     limited = [_limited(document, data.max_sentences, data.keep) for document in kept]

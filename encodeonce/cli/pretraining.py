@@ -19,7 +19,7 @@ from ..encoders.masked_lm import MaskedLM
 from ..encoders.pieces import load_tokenizer
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError, DataError, RunError
+from ..errors import DataError, RunError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
 from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
 from ..methods.fastdoc.masking import Window, windows_of
@@ -35,7 +35,7 @@ from ..train.settings import HARMLESS, Settings
 from ..types import Document
 from .advice import seconds_text
 from .pretrain_config import PretrainConfig
-from .pretrain_material import Material, paths_of, prepare, sampled
+from .pretrain_material import Material, check, paths_of, prepare, sampled
 from .quickstart import encoder_name
 from .steps import encode
 
@@ -383,12 +383,10 @@ def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     Interrupted, it goes on where it was: stored sentences stay, and the loop resumes from its last checkpoint. A folder
     that holds the same run, finished, is left as it is. RunError where it holds another run.
     """
-    if config.objective == "masked" and config.sample.topic_levels:
-        raise ConfigError("objective = 'masked' reads no classes: topic_levels must be 0.")
-    if config.sample.rule == "citations" and not config.sample.field:
-        raise ConfigError("sample.rule = 'citations' needs sample.field, the field of the cited ids.")
+    job = _Job(config, folder)
+    check(config.sample, job.objective)
     folder.mkdir(parents=True, exist_ok=True)
-    return _Job(config, folder).run()
+    return job.run()
 
 
 def _named(sample: Sample) -> str:
