@@ -43,13 +43,15 @@ class Fit:
 
     `epochs` has one entry an epoch: epoch (from 1), step, loss (mean over its batches), dev scores by task and metric.
     `best[task]` names the epoch kept and its deciding score, the mean over the tasks that share its weights. Times are
-    wall seconds: a batch's includes waiting for its data, `seconds` includes scoring dev. `parameters` counts what is
+    wall seconds: a batch's includes waiting for its data, `seconds` includes scoring dev. `steps` are the optimiser's,
+    `batches` those that they took, of all epochs. `parameters` counts what is
     trained, by task and in all ("total"); what tasks share counts for each of them, and once in all.
     """
 
     epochs: list[dict[str, Any]]
     best: dict[str, dict[str, Any]]
     steps: int
+    batches: int
     seconds: float
     seconds_per_batch: float
     parameters: dict[str, int]
@@ -290,7 +292,7 @@ class _Loop:
         tasks = [(task, name) for name in self.modules for task in self.method.tasks_of(name)]
         best = {task: at.best[name] for task, name in tasks if name in at.best}
         parameters = {**{task: counts[name] for task, name in tasks}, "total": sum(counts.values())}
-        return Fit(at.epochs, best, at.step, at.seconds, at.step_seconds / max(1, at.batches), parameters)
+        return Fit(at.epochs, best, at.step, at.batches, at.seconds, at.step_seconds / max(1, at.batches), parameters)
 
     def origin(self) -> dict[str, Any]:
         """What must be the same when a run goes on."""
