@@ -139,7 +139,7 @@ def _write(rows: Sequence["ResultsRow"], report: Path, paper: "Paper", metrics: 
     from ..report.table import comparison, markdown
 
     header, lines = comparison(rows, paper=paper, metrics=metrics)
-    text = "\n\n".join([_title(rows), markdown(header, lines), *_notes(rows)])
+    text = "\n\n".join([_title(rows), markdown(header, lines), *_notes(rows, metrics)])
     (report / "table.md").write_text(text + "\n", encoding="utf-8")
     if not plot:
         return
@@ -165,15 +165,17 @@ def _text(rows: Sequence["ResultsRow"], paper: "Paper", metrics: Metrics) -> str
     from ..report.table import aligned, comparison
 
     header, lines = comparison(rows, paper=paper, bold="{} *".format, metrics=metrics)
-    return "\n\n".join([aligned(header, lines), *(note.replace("bold", "*") for note in _notes(rows))])
+    return "\n\n".join([aligned(header, lines), *(note.replace("bold", "*") for note in _notes(rows, metrics))])
 
 
 def _title(rows: Sequence["ResultsRow"]) -> str:
     return f"# {rows[0].experiment}: {rows[0].dataset}, {rows[0].encoder}"
 
 
-def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
-    """What the numbers are: marks, seeds, rates, times, machine."""
+def _notes(rows: Sequence["ResultsRow"], metrics: Metrics) -> list[str]:
+    """What the numbers are: marks, seeds, what is undefined, rates, times, machine."""
+    from ..report.table import deciding
+
     seeds: dict[str, list[str]] = {}
     for method in dict.fromkeys(row.method for row in rows):
         own = sorted({row.seed for row in rows if row.method == method and row.seed is not None})
@@ -184,6 +186,8 @@ def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
         parts = [part for part in row.variant.split() if part.partition("=")[0] in ("lr", "encoder_lr", "epochs")]
         chosen.setdefault(f"{row.method} {' '.join(parts)}", {})[row.task] = None
     settings = "; ".join(f"{name} ({', '.join(tasks)})" for name, tasks in chosen.items())
+    absent = [row for row in deciding(rows, "test", metrics) if row.value is None]
+    undefined = "; ".join(f"{row.method}, {row.task} {row.metric}, seed {row.seed}" for row in absent)
     joint = any("joint=" in row.variant for row in rows)
     of_tasks = " of all tasks that share their settings, trained side by side" if joint else ""
     machines = dict.fromkeys(f"{row.machine}; {row.threads} threads; torch {row.torch}" for row in rows)
@@ -196,6 +200,7 @@ def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
         "items that methods share (empty where the store held some before); infer: predicting a batch, alone and with "
         "the encoder's pass over it; trainable: parameters of one task; peak MB: memory that training added, pages of "
         "the mapped store left out.",
+        *([f"Undefined, and in no mean: {undefined}."] if undefined else []),
         f"Rates and epochs: {settings}.",
         f"Measured on: {' | '.join(machines)}; commit {', '.join(commits) or 'unknown'}.",
     ]
