@@ -38,8 +38,20 @@ def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option(
     "--output", "-o", "report", required=True, type=click.Path(file_okay=False, path_type=Path), help="REPORT."
 )
-@click.option("--methods", "-m", default="frozen,linear,fusion,agg,adapted", show_default=True, callback=_listed)
-@click.option("--seeds", default="5", show_default=True, help="A number of seeds, or the seeds: 13,21,42.")
+@click.option(
+    "--methods",
+    "-m",
+    default="frozen,linear,fusion,agg,adapted",
+    show_default=True,
+    callback=_listed,
+    help="Methods, or names of [methods.NAME] tables, with commas between.",
+)
+@click.option(
+    "--seeds",
+    default="5",
+    show_default=True,
+    help="How many seeds, up to 5, or which: 13,21,42. A number over 5 is a seed.",
+)
 @click.option(
     "--learning-rate-grid",
     "rates",
@@ -90,11 +102,12 @@ def compare(
     chosen = load(config, changes)
     chosen.need("tasks", "data.train", "data.test")
     metrics = _metrics(shown)
+    from ..report.table import scores
     from . import learning
     from .cells import Names
     from .comparing import Comparison
     from .contenders import contenders, seeds_of
-    from .published import published
+    from .published import published, strangers
     from .steps import recorded
 
     beside = published(paper, paper_table) if paper is not None else {}
@@ -108,6 +121,9 @@ def compare(
         click.echo(outlook(comparison, chosen))
         return
     rows = comparison.run(learning.prepare(chosen, [one.settings() for one in taking_part]))
+    unused = strangers(beside, scores(rows, metrics=metrics))
+    if unused:
+        log.warning("of the paper's values these stand beside none of ours: %s", ", ".join(unused))
     _write(rows, report, beside, metrics, plot)
     if as_json:
         click.echo(json.dumps([row.to_json() for row in rows], indent=1))
@@ -132,6 +148,8 @@ def _seeds(text: str) -> int | list[int]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise click.BadParameter(f"{text!r}: a number of seeds, or seeds as 13,21,42.", param_hint="--seeds") from None
+    if not numbers or min(numbers) < 0 or numbers == [0]:
+        raise click.BadParameter(f"{text!r}: give at least one seed, of 0 or more.", param_hint="--seeds")
     return numbers[0] if len(numbers) == 1 else numbers
 
 
