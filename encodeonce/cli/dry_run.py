@@ -53,7 +53,7 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
 
     Raises what `train` would raise for config and data, EncoderError for an encoder without a usable config.json.
     """
-    from ..train.optim import total_steps
+    from ..train.optim import count_parameters, total_steps
 
     splits, tasks = learning.learned(config)
     model = steps.pretrained(config)
@@ -76,7 +76,7 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
         batches_per_epoch=batches,
         steps=total_steps(batches, settings),
         bounded=bounded,
-        parameters=_parameters(_built(chosen, model, spec, tasks)),
+        parameters=count_parameters(_built(chosen, model, spec, tasks)),
     )
 
 
@@ -104,11 +104,3 @@ def _built(chosen: Variant | Tuning, model: "Pretrained", spec: Spec, tasks: tup
         if isinstance(chosen, Variant):
             return Aggregate.build(chosen, spec, tasks)
         return Finetune.build(chosen, _Hollow(model.hollow()), spec, tasks)
-
-
-def _parameters(method: Multitask) -> dict[str, int]:
-    counts = {
-        name: sum(p.numel() for p in module.parameters() if p.requires_grad)
-        for name, module in method.modules_of().items()
-    }
-    return {**{task: n for name, n in counts.items() for task in method.tasks_of(name)}, "total": sum(counts.values())}

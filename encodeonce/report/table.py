@@ -23,7 +23,6 @@ __all__ = [
     "scores",
     "seconds",
     "shown",
-    "training_ms",
     "training_seconds",
 ]
 
@@ -184,7 +183,7 @@ def comparison(
     return [header[c] for c in used], [[line[c] for c in used] for line in lines]
 
 
-def training_ms(row: ResultsRow) -> float | None:
+def _training_ms(row: ResultsRow) -> float | None:
     """Milliseconds of training on a batch, the encoder's share of its pass included."""
     return _sum_ms(row.train_s_per_batch, row.train_encoder_s_per_batch)
 
@@ -210,7 +209,7 @@ def _ms(value: float | None) -> float | None:
 
 EFFICIENCY: tuple[tuple[str, Callable[[ResultsRow], float | None], Callable[[float], str]], ...] = (
     ("ms/batch", lambda row: _ms(row.train_s_per_batch), "{:.1f}".format),
-    ("ms/batch + encoding", lambda row: training_ms(row) if row.train_encoder_s_per_batch else None, "{:.1f}".format),
+    ("ms/batch + encoding", lambda row: _training_ms(row) if row.train_encoder_s_per_batch else None, "{:.1f}".format),
     ("train s", lambda row: row.train_s_total, "{:.1f}".format),
     ("encode s", lambda row: row.encode_s, "{:.1f}".format),
     ("infer ms/batch", lambda row: _ms(row.infer_s_per_batch), "{:.1f}".format),

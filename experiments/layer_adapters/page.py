@@ -268,7 +268,7 @@ def forecasts(one: Mapping[str, Any]) -> list[str]:
         lines.append([name, f"{said:,.2f}", f"{done:,.2f}", f"{ratio:.2f}"])
     return [
         f"### Forecasts of `plan`\n\n{one['sentences']:,} sentences, a budget of {one['budget_s']:.0f} s; medians of "
-        f"{len(counted)} of {len(one['rounds'])} rounds, those in which other processes used at most a tenth of a core. "
+        f"{len(counted)} of {len(one['rounds'])} rounds, those in which others used at most a tenth of a core. "
         "Seconds, but for bytes and the two break-even points; the goal is a ratio from 0.8 to 1.25.",
         markdown(["", "forecast", "then", "ratio"], lines),
     ]
