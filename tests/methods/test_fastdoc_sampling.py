@@ -54,6 +54,26 @@ def test_fd16_concept_rule_negatives_share_nothing_with_either_side() -> None:
         assert rule.partners(i).tolist() == others
 
 
+def test_one_category_of_many_documents_is_refused_at_once() -> None:
+    """Also a concept that every document has, beside others; without such a group the pairs are looked at."""
+    n = 100_000
+    every, began = np.arange(n), time.perf_counter()
+    with pytest.raises(DataError, match="no negatives: all 100000 documents"):
+        triplets(SharedGroup(every, every, np.zeros(n, np.int64)), 5)
+    roots = SharedGroup(every, np.repeat(every, 2), np.stack([np.zeros(n, np.int64), every // 2 + 1], 1).ravel())
+    with pytest.raises(DataError, match="a field with no name that they all have"):
+        triplets(roots, 5)
+    assert time.perf_counter() - began < 10
+    with pytest.raises(DataError, match="no negatives: every one of 3 pairs"):
+        triplets(SharedGroup.of(list("abc"), [["x", "y"], ["y", "z"], ["x", "z"]]), 5)
+
+
+def test_a_name_that_stands_twice_is_one_group() -> None:
+    rule = SharedGroup.of(list("abcd"), [["x", "x"], ["x"], ["y"], ["y", "y", "y"]])
+    assert rule.groups_of(0).tolist() == [0]
+    assert sorted(triplets(rule, 9).tuples[:, :2].ravel().tolist()) == [0, 1, 2, 3]
+
+
 def test_partners_are_drawn_evenly_whatever_they_share() -> None:
     """Document 1 shares two concepts with document 0, document 2 one: both are as likely."""
     rule = SharedGroup.of(list("abcd"), [["x", "y"], ["x", "y"], ["x"], ["z"]])

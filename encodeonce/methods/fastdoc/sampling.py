@@ -143,11 +143,10 @@ class _Sampler:
                 f"no document of {len(self.rule)} has a partner ({len(self.pool)} have metadata): every group holds a "
                 "single text. Name a coarser field, or cut the category paths at a higher level."
             )
-        others = self.pool[~self.away.similar(int(self.anchors[0]), self.pool)]
-        if not len(others) and all(len(self._negatives(int(a), int(a))) == 0 for a in self.anchors):
+        if self.away.all_similar():
             raise DataError(
                 f"no negatives: all {len(self.pool)} documents with metadata are similar to each other. Give documents "
-                "of more than one category."
+                "of more than one category, or a field with no name that they all have."
             )
 
     def sample(self) -> Sample:
