@@ -13,9 +13,12 @@ from tempfile import NamedTemporaryFile
 
 from ..errors import DataError
 
-__all__ = ["BOM", "Target", "body", "lines", "stem", "write_text"]
+__all__ = ["BOM", "TEXTS", "Target", "body", "is_text", "lines", "stem", "text_files", "text_of", "write_text"]
 
 BOM = "\ufeff"
+
+TEXTS = (".txt", ".text", ".md")
+"""Files that hold one running text; ".gz" may follow."""
 
 Target = str | Path | BufferedIOBase
 """Where to write: a path, or an open binary stream such as `sys.stdout.buffer`."""
@@ -41,6 +44,24 @@ def lines(path: str | Path) -> Iterator[str]:
                 if not line:
                     continue
             yield line
+
+
+def is_text(path: Path) -> bool:
+    """Whether a path ends as a file of one running text does."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower() in TEXTS
+
+
+def text_files(folder: Path) -> list[Path]:
+    """Every such file below a folder, in order of path. DataError naming the folder where it holds none."""
+    found = sorted(file for file in folder.rglob("*") if is_text(file) and file.is_file())
+    if not found:
+        raise DataError(f"{folder} holds no text: no file ends in {', '.join(TEXTS)} (or these with .gz).")
+    return found
+
+
+def text_of(path: Path) -> str:
+    """A file as it is, a byte order mark apart."""
+    return "".join(line for line in lines(path) if line != BOM)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from encodeonce.errors import ConfigError, DataError
-from encodeonce.methods.fastdoc.sampling import quadruplets, shuffled, triplets
+from encodeonce.methods.fastdoc.sampling import _Both, quadruplets, shuffled, triplets
 from encodeonce.methods.fastdoc.similarity import Cited, SharedGroup
 from encodeonce.methods.fastdoc.unsupervised import rouge_triplets, topics, topics_of
 
@@ -132,6 +132,23 @@ def test_quadruplets_by_brand_and_category() -> None:
         assert brand[a] == brand[near]
         assert brand[a] != brand[far]
         assert brand[n] not in (brand[a], brand[near])
+
+
+def test_quadruplets_start_from_every_document_that_has_both_positives() -> None:
+    """Against looking at each pair, with texts and whole documents that stand twice, no brand, several brands."""
+    generator = np.random.default_rng(5)
+    for _ in range(30):
+        n = int(generator.integers(4, 14))
+        category = [[f"c{generator.integers(2)}"] for _ in range(n)]
+        brand = [[f"b{b}" for b in generator.choice(3, generator.integers(0, 3), replace=False)] for _ in range(n)]
+        keys = [f"t{k}" for k in generator.integers(0, 5, n)]
+        rule = _Both(SharedGroup.of(keys, category), SharedGroup.of(keys, brand))
+        due = []
+        for d in range(n):
+            others = [o for o in range(n) if keys[o] != keys[d] and category[o] == category[d] and brand[o]]
+            shared = [bool(set(brand[o]) & set(brand[d])) for o in others]
+            due += [d] if brand[d] and any(shared) and not all(shared) else []
+        assert rule.anchors().tolist() == due
 
 
 def test_the_shuffled_control_keeps_the_metadata_and_breaks_its_order() -> None:

@@ -112,9 +112,13 @@ class SharedGroup(Similarity):
         useful = np.concatenate([[0], np.cumsum(self.n_texts[self.group] > 1)])
         return np.flatnonzero(useful[self.first[1:]] > useful[self.first[:-1]])
 
-    def partners(self, document: int) -> Ids:
+    def together(self, document: int) -> Ids:
+        """All documents of its groups, itself and others of its text among them, ascending."""
         own = [self.members[self.begin[g] : self.begin[g + 1]] for g in self.groups_of(document)]
-        found = np.unique(np.concatenate(own)) if own else np.zeros(0, np.int64)
+        return np.unique(np.concatenate(own)) if own else np.zeros(0, np.int64)
+
+    def partners(self, document: int) -> Ids:
+        found = self.together(document)
         return found[self.texts[found] != self.texts[document]]
 
     def draw(self, document: int, generator: np.random.Generator) -> int:
