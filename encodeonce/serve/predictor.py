@@ -7,7 +7,7 @@ Axes: L views   T rows of one item   D width
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,7 +24,11 @@ __all__ = ["LiveEncoder", "Predictor", "StoredViews"]
 log = logging.getLogger("encodeonce")
 
 CHUNK = 256
-"""Documents encoded live before they are answered: bounds memory."""
+"""Documents that the encoder is given at once, so that its batches hold texts of like length."""
+
+SIZE = 64
+"""Documents answered at once. Live ones are answered as soon as so many are encoded, while their views are in the
+processor's cache; that also bounds memory."""
 
 ROUNDED = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -67,15 +71,15 @@ class Predictor:
             check_spec(run, encoder.spec(layers=list(run.spec.layers), dtype=run.spec.dtype), "the encoder")
 
     def predict(
-        self, documents: Sequence[Document | str | tuple[str, str]], size: int = 32, probabilities: bool = False
+        self, documents: Sequence[Document | str | tuple[str, str]], size: int = SIZE, probabilities: bool = False
     ) -> list[dict[str, Any]]:
         """For each document, in order, an answer a task: a label a word, or one answer for the whole document.
 
-        A string is a text and two are a pair; tasks that label words need documents of words. With `probabilities`, an
-        answer is a pair of the prediction and {label: probability}. A document of no words and no text gets no answer:
-        () from tasks that label words, None from the others, which is logged. Raises NotStored for a text that no store
-        holds where there is no encoder, DataError for one that a task cannot answer for, ConfigError where a head has
-        no probabilities.
+        A string is a text and two are a pair; tasks that label words need documents of words. `size` documents are
+        answered at once. With `probabilities`, an answer is a pair of the prediction and {label: probability}. A
+        document of no words and no text gets no answer: () from tasks that label words, None from the others, which is
+        logged. Raises NotStored for a text that no store holds where there is no encoder, DataError for one that a task
+        cannot answer for, ConfigError where a head has no probabilities.
         """
         shown = [as_document(one, i) for i, one in enumerate(documents)]
         tasks = self.run.tasks
@@ -88,47 +92,55 @@ class Predictor:
         if empty and not all(task.needs_words for task in tasks):
             first = shown[empty[0]]
             log.warning("%d texts are empty and get no answer, the first: %s", len(empty), first.place or first.id)
-        live = self._not_stored([shown[i] for i in asked])
-        stored = [i for i in asked if shown[i].key not in live]
-        fresh = [i for i in asked if shown[i].key in live]
+        alike: dict[str, list[int]] = {}
+        for i in asked:
+            alike.setdefault(shown[i].key, []).append(i)
+        fresh = self._not_stored(shown, alike)
+        stored = [i for key, places in alike.items() if key not in fresh for i in places]
         if stored:
             assert self.store is not None
-            self._answer(self.store, shown, stored, size, probabilities, answers)
+            self._answer(self.store, shown, sorted(stored), size, probabilities, answers)
         for start in range(0, len(fresh), CHUNK):
-            chunk = fresh[start : start + CHUNK]
-            self._answer(self._encoded([shown[i] for i in chunk]), shown, chunk, size, probabilities, answers)
+            chunk = {key: alike[key] for key in fresh[start : start + CHUNK]}
+            for source, places in self._encoded(shown, chunk, size):
+                self._answer(source, shown, places, size, probabilities, answers)
         self.hits += len(stored)
-        self.misses += len(fresh)
+        self.misses += len(asked) - len(stored)
         return answers
 
-    def _not_stored(self, documents: Sequence[Document]) -> set[str]:
-        keys = [document.key for document in documents]
-        lacking: Sequence[int] = range(len(keys))
+    def _not_stored(self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]]) -> list[str]:
+        """Keys of the texts to encode. NotStored where there is no encoder to do it."""
+        keys = list(alike)
         if self.store is not None and self.run.method.layers:
-            lacking = self.store.missing(keys)
-        live = {keys[i] for i in lacking}
-        if live and self.encoder is None:
-            first = documents[next(iter(lacking))]
+            keys = [keys[place] for place in self.store.missing(keys)]
+        if keys and self.encoder is None:
+            first = shown[alike[keys[0]][0]]
             raise NotStored(
-                f"{first.place or first.id}: {len(live)} of {len(set(keys))} texts are not stored and there is no "
+                f"{first.place or first.id}: {len(keys)} of {len(alike)} texts are not stored and there is no "
                 "encoder. Give the run's encoder, or encode them first."
             )
-        return live
+        return keys
 
-    def _encoded(self, documents: Sequence[Document]) -> Source:
-        """The views that the run reads, or piece ids where it reads none."""
+    def _encoded(
+        self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]], size: int
+    ) -> Iterator[tuple[Source, list[int]]]:
+        """The views that the run reads, `size` texts at a time in the encoder's order, and where in `shown` those texts
+        are; all piece ids at once where it reads no view."""
         assert self.encoder is not None
-        layers, dtype = self.run.method.layers, ROUNDED.get(self.run.spec.dtype)
-        distinct = list({document.key: document for document in documents}.values())
-        pieces = self.encoder.cut(distinct)
+        layers, places = self.run.method.layers, list(alike.values())
+        pieces = self.encoder.cut([shown[own[0]] for own in places])
         if not layers:
-            return Cut(self.run.spec, pieces)
-        encodings = []
+            yield Cut(self.run.spec, pieces), [i for own in places for i in own]
+            return
+        spec, rounded = replace(self.run.spec, layers=layers), ROUNDED.get(self.run.spec.dtype)
+        ready: list[tuple[int, Encoding]] = []
         for i, states in self.encoder.encode(pieces, list(layers)):
-            if dtype is not None:
-                states = torch.from_numpy(states).to(dtype).float().numpy()
-            encodings.append(Encoding(pieces[i].key, states, pieces[i].word))
-        return Memory(replace(self.run.spec, layers=layers), encodings)
+            ready.append((i, Encoding(pieces[i].key, states, pieces[i].word)))
+            if len(ready) == size:
+                yield Memory(spec, [one for _, one in ready], rounded), [j for i, _ in ready for j in places[i]]
+                ready = []
+        if ready:
+            yield Memory(spec, [one for _, one in ready], rounded), [j for i, _ in ready for j in places[i]]
 
     def _answer(
         self,

@@ -226,11 +226,24 @@ def test_live_vectors_are_rounded_as_stored_ones(make_corpus: Corpus) -> None:
     run, documents, memory = trained(make_corpus)
     for dtype, kind in (("fp16", torch.float16), ("bf16", torch.bfloat16), ("fp32", torch.float32)):
         predictor = Predictor(replace(run, spec=replace(run.spec, dtype=dtype)), encoder=LiveTiny(memory))
-        live = predictor._encoded(documents)
-        expected = rounded(memory, kind)
-        for document in documents:
-            a, b = live.batch(live.index([document.key])), expected.batch(expected.index([document.key]))
-            assert torch.equal(a.views, b.views)
+        expected, seen = rounded(memory, kind), []
+        for live, places in predictor._encoded(documents, {d.key: [i] for i, d in enumerate(documents)}, 3):
+            assert len(places) <= 3
+            for document in (documents[place] for place in places):
+                a, b = live.batch(live.index([document.key])), expected.batch(expected.index([document.key]))
+                assert torch.equal(a.views, b.views)
+            seen += places
+        assert sorted(seen) == list(range(len(documents)))
+
+
+def test_answers_do_not_depend_on_how_many_are_answered_at_once(make_corpus: Corpus) -> None:
+    run, documents, memory = trained(make_corpus)
+    asked = [*documents, *documents[::3]]
+    whole = Predictor(run, store=Partial(memory, {d.key for d in documents})).predict(asked, size=len(asked))
+    for size in (1, 3, 64):
+        predictor = Predictor(run, encoder=LiveTiny(memory))
+        assert predictor.predict(asked, size=size) == whole
+        assert (predictor.hits, predictor.misses) == (0, len(asked))
 
 
 def test_what_a_predictor_cannot_answer(make_corpus: Corpus) -> None:
