@@ -30,7 +30,7 @@ def as_chunks(source: Path, target: Path) -> None:
 
 def test_the_example_of_the_page_runs(run: Run, tiny: Path, corpus: Path, tmp_path: Path) -> None:
     section = PAGE.read_text("utf-8").split("### Chunks from columns")[1].split("\n## ")[0]
-    shown, config = re.findall(r"```(?:toml)?\n(.*?)```", section, flags=re.DOTALL)
+    shown, config, command = re.findall(r"```(?:toml|sh)?\n(.*?)```", section, flags=re.DOTALL)
     (tmp_path / "page.conll").write_text(shown)
     (page,) = read("page.conll", columns={"form": 0, "pos": 1, "chunk": 2})
     assert page.columns["chunk"] == ("B-NP", "B-VP", "B-NP", "I-NP", "I-NP", "I-NP", "O")
@@ -41,7 +41,8 @@ def test_the_example_of_the_page_runs(run: Run, tiny: Path, corpus: Path, tmp_pa
     found = json.loads(run("debug-data", "config.toml", "--json").stdout)["splits"]["train"]["columns"]
     assert (list(found), found["chunk"]["scheme"]) == (["chunk", "pos"], "IOB2")
     run("train", "config.toml", "-o", "run")
-    run("predict", "run", "test.txt", "-o", "out.txt")
+    assert command.startswith("encodeonce predict run ")
+    run(*command.split()[1:])
     gold, predicted = (
         [d.columns for d in read(file, format="columns", columns={"form": 0, "pos": 1, "chunk": 2})]
         for file in ("test.txt", "out.txt")
