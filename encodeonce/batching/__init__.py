@@ -3,6 +3,7 @@
 from .batch import Batch, Choice
 from .cut import Cut
 from .examples import Examples, Source, Supervised
+from .laid_out import LaidOut
 from .memory import Memory
 from .plan import count_by_pieces, planned, planned_by_pieces
 
@@ -11,6 +12,7 @@ __all__ = [
     "Choice",
     "Cut",
     "Examples",
+    "LaidOut",
     "Memory",
     "Source",
     "Supervised",

@@ -18,18 +18,14 @@ __all__ = ["Memory"]
 
 
 class Memory(Held):
-    """`encodings` hold states [L, T, D] of the Spec's layers, in the order of `spec.layers`. An `examples.Source`.
-
-    What is read is `rounded` to that type on the way, as a store would have kept it.
-    """
+    """`encodings` hold states [L, T, D] of the Spec's layers, in the order of `spec.layers`. An `examples.Source`."""
 
     absent = "no encoding of the item with key {}."
 
-    def __init__(self, spec: Spec, encodings: Sequence[Encoding], rounded: torch.dtype | None = None) -> None:
+    def __init__(self, spec: Spec, encodings: Sequence[Encoding]) -> None:
         keys, words = [item.key for item in encodings], [np.asarray(item.word) for item in encodings]
         super().__init__(spec, keys, words)
         self._states = [torch.from_numpy(np.asarray(item.states)) for item in encodings]
-        self._rounded = rounded
 
     def batch(
         self,
@@ -51,6 +47,6 @@ class Memory(Held):
         views = torch.empty(shape, dtype=kind) if out is None else out.view(-1)[: math.prod(shape)].view(shape)
         start = 0
         for item, length in zip(items, lengths, strict=True):
-            views[:, start : start + length].copy_(item if self._rounded is None else item.to(self._rounded))
+            views[:, start : start + length].copy_(item)
             start += length
         return Packed(views, lengths)

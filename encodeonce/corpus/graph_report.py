@@ -136,14 +136,14 @@ def graph_problems(name: str, report: GraphReport) -> Iterator[str]:
     for field, what in (("unseen_entities", "entity"), ("unseen_relations", "relation")):
         unseen: Mapping[str, int] = getattr(report, field)
         if unseen:
-            places = ", ".join(report.places.get(field, []))
-            yield f"{name}: {len(unseen)} {what} types that train never has: {_listed(unseen)} ({places})"
+            where = ", ".join(report.places.get(field, []))
+            yield f"{name}: {len(unseen)} {what} types that train never has: {_listed(unseen)} ({where})"
 
 
 def _graph(document: Document) -> Graph:
     place = document.place or document.id
-    given = (document.meta.get(name) or [] for name in ("entities", "relations"))
-    return Graph.of(*given, len(document.words), place)
+    entities, relations = (document.meta.get(name) or [] for name in ("entities", "relations"))
+    return Graph.of(entities, relations, len(document.words), place)
 
 
 def _readable(documents: Sequence[Document]) -> Iterator[tuple[Document, Graph]]:

@@ -3,7 +3,8 @@
 Windows are sorted by length and batched by a budget of pieces, so that there is little or no padding; the order depends
 on the list alone. An item's vectors do not depend on what shares its batch.
 
-Axes: B windows of a batch   T pieces of one window   L chosen views   D width
+Axes: B windows of a batch   T pieces of one window   L chosen views   P rows of all items of a batch   N rows of one
+item   D width
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import EncoderError
 from ..types import Pieces
 from .stack import Stack
 
-__all__ = ["batches", "encode"]
+__all__ = ["batches", "encode", "encode_together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,51 +88,122 @@ def encode(
 
     Raises EncoderError naming item and block where the model itself gives inf or NaN.
     """
-    jobs = [job for item, cut in enumerate(pieces) for job in jobs_of(item, cut)]
-    waiting: dict[int, tuple[np.ndarray, int]] = {}
-    for batch in batches([len(job.ids) for job in jobs], budget):
-        chosen = [jobs[index] for index in batch]
-        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=half and torch.cuda.is_available()):
-            views = _views(stack, chosen, layers, padding, pieces, (first_position, segment))
+    run = _Run(stack, pieces, layers, padding, half, first_position, segment)
+    for chosen, views in run.batches(budget):
+        stacked = torch.stack([view.float() for view in views], dim=1).cpu().numpy()
+        del views  # not kept beside those of the next batch
         for row, job in enumerate(chosen):
-            if job.keep_stop - job.keep_start == len(pieces[job.item]):
-                yield job.item, views[row, :, : len(job.ids)]
-                continue
-            cut = pieces[job.item]
-            whole, left = waiting.pop(job.item, (None, len(cut.windows)))
-            if whole is None:
-                whole = np.empty((len(layers), len(cut), views.shape[-1]), np.float32)
-            whole[:, job.keep_start : job.keep_stop] = views[
-                row, :, job.keep_start - job.start : job.keep_stop - job.start
-            ]
-            if left == 1:
-                yield job.item, whole
-            else:
-                waiting[job.item] = (whole, left - 1)
+            if run.is_whole(job):
+                yield job.item, stacked[row, :, : len(job.ids)]
+            elif (found := run.joined(job, stacked[row])) is not None:
+                yield job.item, found
 
 
-def _views(
-    stack: Stack, jobs: list[Job], layers: Sequence[int], padding: int, pieces: Sequence[Pieces], at: tuple[int, int]
-) -> np.ndarray:
-    """Views fp32 [B, L, T, D] of one batch; right-padded where lengths differ. `at`: first position and segment."""
-    device = next(stack.parameters()).device
-    lengths = [len(job.ids) for job in jobs]
-    longest = max(lengths)
-    ids = np.full((len(jobs), longest), padding, np.int64)
-    segments = np.full_like(ids, at[1]) if at[1] or any(job.segments is not None for job in jobs) else None
-    for row, job in enumerate(jobs):
-        ids[row, : lengths[row]] = job.ids
-        if segments is not None and job.segments is not None:
-            segments[row, : lengths[row]] = job.segments
-    mask = None
-    if min(lengths) < longest:
-        mask = torch.arange(longest, device=device)[None, :] < torch.tensor(lengths, device=device)[:, None]
-    positions = torch.arange(at[0], at[0] + longest, device=device)[None]
-    shown = None if segments is None else torch.from_numpy(segments).to(device)
-    first = stack.place(stack.lookup(torch.from_numpy(ids).to(device)), positions, shown)
-    views = [first, *stack.run(first, mask, 0, max(layers), positions=positions)]
-    _check(stack, views, lengths, jobs, pieces)
-    return torch.stack([views[layer].float() for layer in layers], dim=1).cpu().numpy()
+def encode_together(
+    stack: Stack,
+    pieces: Sequence[Pieces],
+    layers: Sequence[int],
+    *,
+    budget: int,
+    padding: int = 0,
+    half: bool = False,
+    first_position: int = 0,
+    segment: int = 0,
+    rounded: torch.dtype = torch.float32,
+) -> Iterator[tuple[list[int], Float[Tensor, "L P D"]]]:
+    """As `encode`, a batch at a time: yields the items of one, and their views end to end, fp32.
+
+    Values are `rounded` to that type and back. The memory is used again for the next batch.
+    """
+    run = _Run(stack, pieces, layers, padding, half, first_position, segment)
+    memory = torch.empty(0)
+    for chosen, views in run.batches(budget):
+        whole = [row for row, job in enumerate(chosen) if run.is_whole(job)]
+        if whole:
+            longest, width = views[0].shape[1:]
+            rows = torch.cat([torch.arange(len(chosen[row].ids)) + row * longest for row in whole])
+            needed = len(views) * len(rows) * width
+            if memory.numel() < needed:
+                memory = torch.empty(needed)
+            out = memory[:needed].view(len(views), len(rows), width)
+            every = len(rows) == len(chosen) * longest
+            for to, view in zip(out, views, strict=True):
+                flat = view.flatten(0, 1) if every else view.flatten(0, 1).index_select(0, rows.to(view.device))
+                to.copy_(flat.to(rounded))
+            yield [chosen[row].item for row in whole], out
+        for row, job in enumerate(chosen):
+            if not run.is_whole(job):
+                found = run.joined(job, torch.stack([view[row].float() for view in views]).cpu().numpy())
+                if found is not None:
+                    yield [job.item], torch.from_numpy(found).to(rounded).float()
+        del views
+
+
+class _Run:
+    """Windows of all items, batch by batch, and the items that are put together again of several windows."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        pieces: Sequence[Pieces],
+        layers: Sequence[int],
+        padding: int,
+        half: bool,
+        first_position: int,
+        segment: int,
+    ) -> None:
+        self.stack, self.pieces, self.layers, self.padding, self.half = stack, pieces, layers, padding, half
+        self.first_position, self.segment = first_position, segment
+        self._waiting: dict[int, tuple[np.ndarray, int]] = {}
+
+    def batches(self, budget: int) -> Iterator[tuple[list[Job], list[Float[Tensor, "B T D"]]]]:
+        """The windows of a batch, right-padded where lengths differ, and their chosen views."""
+        jobs = [job for item, cut in enumerate(self.pieces) for job in jobs_of(item, cut)]
+        for batch in batches([len(job.ids) for job in jobs], budget):
+            chosen = [jobs[index] for index in batch]
+            on = self.half and torch.cuda.is_available()
+            with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=on):
+                views = self._views(chosen)
+            yield chosen, views
+            del views
+
+    def is_whole(self, job: Job) -> bool:
+        """Whether the window is all of its item."""
+        return job.keep_stop - job.keep_start == len(self.pieces[job.item])
+
+    def joined(self, job: Job, views: Float[np.ndarray, "L T D"]) -> Float[np.ndarray, "L N D"] | None:
+        """The item's views where this was its last window."""
+        cut = self.pieces[job.item]
+        whole, left = self._waiting.pop(job.item, (None, len(cut.windows)))
+        if whole is None:
+            whole = np.empty((len(views), len(cut), views.shape[-1]), np.float32)
+        whole[:, job.keep_start : job.keep_stop] = views[:, job.keep_start - job.start : job.keep_stop - job.start]
+        if left == 1:
+            return whole
+        self._waiting[job.item] = (whole, left - 1)
+        return None
+
+    def _views(self, jobs: list[Job]) -> list[Float[Tensor, "B T D"]]:
+        stack = self.stack
+        device = next(stack.parameters()).device
+        lengths = [len(job.ids) for job in jobs]
+        longest = max(lengths)
+        ids = np.full((len(jobs), longest), self.padding, np.int64)
+        paired = any(job.segments is not None for job in jobs)
+        segments = np.full_like(ids, self.segment) if self.segment or paired else None
+        for row, job in enumerate(jobs):
+            ids[row, : lengths[row]] = job.ids
+            if segments is not None and job.segments is not None:
+                segments[row, : lengths[row]] = job.segments
+        mask = None
+        if min(lengths) < longest:
+            mask = torch.arange(longest, device=device)[None, :] < torch.tensor(lengths, device=device)[:, None]
+        positions = torch.arange(self.first_position, self.first_position + longest, device=device)[None]
+        shown = None if segments is None else torch.from_numpy(segments).to(device)
+        first = stack.place(stack.lookup(torch.from_numpy(ids).to(device)), positions, shown)
+        views = [first, *stack.run(first, mask, 0, max(self.layers), positions=positions)]
+        _check(stack, views, lengths, jobs, self.pieces)
+        return [views[layer] for layer in self.layers]
 
 
 def _check(stack: Stack, views: list[Tensor], lengths: list[int], jobs: list[Job], pieces: Sequence[Pieces]) -> None:

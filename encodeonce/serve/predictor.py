@@ -3,7 +3,7 @@
 Live vectors are rounded as the store would have rounded them (fp16, bf16), so that a text has one answer wherever its
 vectors come from. An int8 store's scales depend on the items stored beside a text; there, live vectors stay fp32.
 
-Axes: L views   T rows of one item   D width
+Axes: L views   P rows of all items   D width
 """
 
 import logging
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from ..batching import Cut, Memory, Source
+from ..batching import Cut, LaidOut, Source
 from ..errors import NotStored
-from ..types import Document, Encoding, Pieces, Spec
+from ..types import Document, Pieces, Spec
 from .bundle import Run, check_spec
 
 __all__ = ["LiveEncoder", "Predictor", "StoredViews"]
@@ -26,11 +26,8 @@ log = logging.getLogger("encodeonce")
 CHUNK = 256
 """Documents that the encoder is given at once, so that its batches hold texts of like length."""
 
-SIZE = 64
-"""Documents answered at once. Live ones are answered as soon as so many are encoded, while their views are in the
-processor's cache; that also bounds memory."""
-
-ROUNDED = {"fp16": torch.float16, "bf16": torch.bfloat16}
+ROUNDED = ("fp16", "bf16")
+"""Stored types that live vectors are rounded to."""
 
 
 @runtime_checkable
@@ -43,8 +40,11 @@ class LiveEncoder(Protocol):
     def cut(self, documents: Sequence[Document]) -> list[Pieces]:
         """Documents -> pieces."""
 
-    def encode(self, pieces: Sequence[Pieces], layers: Any = "all") -> Iterator[tuple[int, np.ndarray]]:
-        """`(position, fp32 [L, T, D])` once a position, in any order."""
+    def encode_together(
+        self, pieces: Sequence[Pieces], layers: Any = "all", dtype: str = "fp32"
+    ) -> Iterator[tuple[list[int], Tensor]]:
+        """Positions, each once in any order, and their views end to end, fp32 [L, P, D], rounded to `dtype`; the memory
+        may be used again for those that follow."""
 
 
 @runtime_checkable
@@ -71,15 +71,16 @@ class Predictor:
             check_spec(run, encoder.spec(layers=list(run.spec.layers), dtype=run.spec.dtype), "the encoder")
 
     def predict(
-        self, documents: Sequence[Document | str | tuple[str, str]], size: int = SIZE, probabilities: bool = False
+        self, documents: Sequence[Document | str | tuple[str, str]], size: int = 32, probabilities: bool = False
     ) -> list[dict[str, Any]]:
         """For each document, in order, an answer a task: a label a word, or one answer for the whole document.
 
         A string is a text and two are a pair; tasks that label words need documents of words. `size` documents are
-        answered at once. With `probabilities`, an answer is a pair of the prediction and {label: probability}. A
-        document of no words and no text gets no answer: () from tasks that label words, None from the others, which is
-        logged. Raises NotStored for a text that no store holds where there is no encoder, DataError for one that a task
-        cannot answer for, ConfigError where a head has no probabilities.
+        answered at once, those that are encoded live as many as the encoder was shown at once. With `probabilities`,
+        an answer is a pair of the prediction and {label: probability}. A document of no words and no text gets no
+        answer: () from tasks that label words, None from the others, which is logged. Raises NotStored for a text that
+        no store holds where there is no encoder, DataError for one that a task cannot answer for, ConfigError where a
+        head has no probabilities.
         """
         shown = [as_document(one, i) for i, one in enumerate(documents)]
         tasks = self.run.tasks
@@ -102,8 +103,9 @@ class Predictor:
             self._answer(self.store, shown, sorted(stored), size, probabilities, answers)
         for start in range(0, len(fresh), CHUNK):
             chunk = {key: alike[key] for key in fresh[start : start + CHUNK]}
-            for source, places in self._encoded(shown, chunk, size):
-                self._answer(source, shown, places, size, probabilities, answers)
+            for source, places in self._encoded(shown, chunk):
+                at_once = len(places) if self.run.method.layers else size
+                self._answer(source, shown, places, at_once, probabilities, answers)
         self.hits += len(stored)
         self.misses += len(asked) - len(stored)
         return answers
@@ -122,25 +124,20 @@ class Predictor:
         return keys
 
     def _encoded(
-        self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]], size: int
+        self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]]
     ) -> Iterator[tuple[Source, list[int]]]:
-        """The views that the run reads, `size` texts at a time in the encoder's order, and where in `shown` those texts
-        are; all piece ids at once where it reads no view."""
+        """The views that the run reads, a batch of the encoder's at a time, while they are in the processor's cache,
+        and where in `shown` their texts are; all piece ids at once where it reads no view."""
         assert self.encoder is not None
-        layers, places = self.run.method.layers, list(alike.values())
+        layers, places, dtype = self.run.method.layers, list(alike.values()), self.run.spec.dtype
         pieces = self.encoder.cut([shown[own[0]] for own in places])
         if not layers:
             yield Cut(self.run.spec, pieces), [i for own in places for i in own]
             return
-        spec, rounded = replace(self.run.spec, layers=layers), ROUNDED.get(self.run.spec.dtype)
-        ready: list[tuple[int, Encoding]] = []
-        for i, states in self.encoder.encode(pieces, list(layers)):
-            ready.append((i, Encoding(pieces[i].key, states, pieces[i].word)))
-            if len(ready) == size:
-                yield Memory(spec, [one for _, one in ready], rounded), [j for i, _ in ready for j in places[i]]
-                ready = []
-        if ready:
-            yield Memory(spec, [one for _, one in ready], rounded), [j for i, _ in ready for j in places[i]]
+        spec = replace(self.run.spec, layers=layers)
+        kept_as = dtype if dtype in ROUNDED else "fp32"
+        for items, views in self.encoder.encode_together(pieces, list(layers), kept_as):
+            yield LaidOut(spec, [pieces[i] for i in items], views), [j for i in items for j in places[i]]
 
     def _answer(
         self,
