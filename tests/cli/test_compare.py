@@ -60,6 +60,21 @@ def test_rows_table_and_plot(run: Run, config: Path, tmp_path: Path, trainings: 
     assert len(trainings) == 4
 
 
+def test_store_mb_is_of_the_documents_compared_whatever_else_the_store_holds(
+    run: Run, config: Path, tmp_path: Path
+) -> None:
+    one = ("-m", "frozen", "--seeds", "1", "--set", "train.num_train_epochs=1", "--no-plot")
+    run("compare", config, "-o", "small", *one, "--set", "data.train_fraction=0.4")
+    run("compare", config, "-o", "large", *one)
+    run("compare", config, "-o", "again", *one, "--set", "data.train_fraction=0.4")
+    found = {
+        name: {r.store_mb for r in read_rows(tmp_path / name / "results.jsonl")} for name in ("small", "large", "again")
+    }
+    assert found["small"] == found["again"] != found["large"]
+    folder = sum(file.stat().st_size for file in (tmp_path / "states").iterdir())
+    assert found["large"].pop() == pytest.approx(folder / 1e6, rel=0.05)  # two shards stand where one would do
+
+
 def test_finished_cells_are_never_computed_again(
     run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
 ) -> None:
