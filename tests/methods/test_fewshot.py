@@ -69,6 +69,8 @@ def test_a_corpus_smaller_than_k_is_a_named_error() -> None:
     corpus = np.eye(3, dtype=np.float32)
     with pytest.raises(TooFewVectors, match="4 neighbours asked for"):
         side_rows("neighbours", corpus, corpus, k=4)
+    with pytest.raises(ConfigError, match="give two texts or more at once"):
+        side_rows("shuffled", corpus[:1], corpus, k=1)
     with pytest.raises(ConfigError, match="4 different rows cannot be drawn from 3"):
         side_rows("random", corpus, corpus, k=4)
     with pytest.raises(ConfigError, match=r"side='neighbour' is not known.*Did you mean 'neighbours'"):
