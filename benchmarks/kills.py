@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from parts import show
+
 from encodeonce.report.results import now, surroundings
 
 
@@ -99,11 +101,7 @@ def main() -> None:
             print(json.dumps(trials[-1]), file=sys.stderr, flush=True)
     equal = sum(bool(trial["byte_equal"]) for trial in trials)
     parts = {"undisturbed_s": round(length, 2), "files": len(expected), "trials": trials, "byte_equal": equal}
-    text = json.dumps(parts | {"started": started, **surroundings()}, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
-    print(f"{equal} of {options.times}")
+    show(parts | {"started": started, **surroundings()}, options.out, f"{equal} of {options.times}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ then one ratio: optimised fine-tuning to live blocks on the mix.
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import step
 import textbook
 import torch
+from parts import show
 
 from encodeonce.batching import Cut
 from encodeonce.cli.quickstart import quickstart_folder
@@ -117,11 +117,7 @@ def main() -> None:
         "started": started,
         **surroundings(),
     }
-    text = json.dumps(parts, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
-    print(f"{parts['ratios']['optimised fine-tuning / live_mix']:.2f}")
+    show(parts, options.out, f"{parts['ratios']['optimised fine-tuning / live_mix']:.2f}")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,14 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             parts["retrieval"] = {name: retrieval(memory, name, scored) for name in retrievers}
         parts["change"] = change(memory, run, extra, vectors)
     seconds = time.perf_counter() - began
-    return {**surroundings(), "started": started, "seconds": seconds, **parts}
+    return {**surroundings(), "started": started, "command": command(), "seconds": seconds, **parts}
+
+
+def command() -> str:
+    """What was called, files as they are found from the project's folder."""
+    home = Path(__file__).resolve().parents[1]
+    given = [os.path.relpath(one, home) if Path(one).exists() else one for one in sys.argv[1:]]
+    return " ".join(["python benchmarks/memory.py", *given])
 
 
 def reader(folder: Path, compute: str) -> ReaderRun:

@@ -9,7 +9,6 @@ JSON, then one ratio: the three runs' seconds to those of the one.
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from parts import show
 from step import BATCH, documents_of
 
 from encodeonce.batching import Examples
@@ -86,11 +86,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         parts = measure(options, Path(scratch) / "store")
-    text = json.dumps(parts, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
-    print(f"{parts['ratio']:.2f}")
+    show(parts, options.out, f"{parts['ratio']:.2f}")
 
 
 if __name__ == "__main__":

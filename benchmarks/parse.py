@@ -9,13 +9,13 @@ Prints the parts as JSON, then sentences a minute of the smaller one; the goal i
 """
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from parts import show
 from step import documents_of
 
 from encodeonce.cli.quickstart import quickstart_folder
@@ -88,11 +88,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         parts = measure(options, Path(scratch) / "store")
-    text = json.dumps(parts, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
-    print(f"{parts['sentences_per_minute']['small']:.0f}")
+    show(parts, options.out, f"{parts['sentences_per_minute']['small']:.0f}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from parts import show
 from step import BATCH, documents_of
 
 from encodeonce.batching import Cut
@@ -175,11 +176,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         parts = measure(options, Path(scratch))
-    text = json.dumps(parts, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
-    print(f"{parts['ratio']:.2f}")
+    show(parts, options.out, f"{parts['ratio']:.2f}")
 
 
 if __name__ == "__main__":

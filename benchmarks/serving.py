@@ -12,16 +12,15 @@ the parts as JSON, then the ratio of five tasks to one.
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import step
 import torch
+from parts import show
 
 from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
@@ -140,11 +139,7 @@ def main() -> None:
         "started": started,
         **surroundings(),
     }
-    text = json.dumps(parts, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
-    print(f"{parts['ratios']['five tasks / one task']:.2f}")
+    show(parts, options.out, f"{parts['ratios']['five tasks / one task']:.2f}")
 
 
 if __name__ == "__main__":

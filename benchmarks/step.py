@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import textbook
 import torch
+from parts import show
 from torch import nn
 
 from encodeonce.batching import Examples
@@ -319,14 +320,11 @@ def main() -> None:
         parts = step_report(data, options, arguments, folder) if not options.accuracy else {}
         parts |= accuracy_report(data, options, folder) if options.accuracy else {}
     parts |= {"started": started, **surroundings()}
-    text = json.dumps(parts, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
     if options.accuracy:
-        print(f"{parts['mean']['ours'] - parts['mean']['textbook']:+.2f}")
+        figure = f"{parts['mean']['ours'] - parts['mean']['textbook']:+.2f}"
     else:
-        print(f"{parts['ratios']['textbook adapted / adapted']:.2f}")
+        figure = f"{parts['ratios']['textbook adapted / adapted']:.2f}"
+    show(parts, options.out, figure)
 
 
 if __name__ == "__main__":

@@ -58,14 +58,14 @@ def main(source: str, encoder: str, compute: str = "fp32") -> None:
     vectors = torch.randn(1, sum(lengths), base.width)
     classes = torch.zeros(3, DOCUMENTS // 3, 3, dtype=torch.long)
     first = FastDoc(base.stack(), Objective.named("both", compute=compute), (9, 16, 113))
-    by_sentences = stepping(first, DocumentBatch(DOCUMENTS, lengths, classes, Packed(vectors, lengths)))
+    by_sentences = stepping(first, DocumentBatch(lengths, classes, Packed(vectors, lengths)))
     second = FastDoc(
         base.stack(), Objective.named("masked", compute=compute), head=MaskedLM.load(base.path), mask_id=103
     )
     generator = np.random.default_rng(0)
     shown = windows_of(whole, [d.id for d in documents])
     hidden = masked(shown, 0.15, False, 103, 30522, generator)
-    by_pieces = stepping(second, DocumentBatch(0, (), classes, masked=hidden))
+    by_pieces = stepping(second, DocumentBatch((), classes, masked=hidden))
     by_sentences(), by_pieces()
     rows = [(timed(by_sentences) / DOCUMENTS, timed(by_pieces) / DOCUMENTS) for _ in range(REPEATS)]
     sentence, piece = (min(column) for column in zip(*rows, strict=True))

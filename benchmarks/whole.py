@@ -14,7 +14,6 @@ ours, or, with --quality, the seconds of optimised fine-tuning to ours until eac
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -25,6 +24,7 @@ import numpy as np
 import step
 import textbook
 import torch
+from parts import show
 from step import BATCH, Data, candidate, cpu_seconds, documents_of
 from torch import nn
 
@@ -210,12 +210,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         parts = quality(options, Path(scratch)) if options.quality else totals(options, Path(scratch))
     parts |= {"compute": fastest_compute(), "batch": step.BATCH, "started": started, **surroundings()}
-    text = json.dumps(parts, indent=2)
-    print(text)
-    if options.out:
-        Path(options.out).write_text(text + "\n")
     ratio = parts["ratio"] if options.quality else parts["ratios"]["finetune"]
-    print("null" if ratio is None else f"{ratio:.2f}")
+    show(parts, options.out, "null" if ratio is None else f"{ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,23 @@
 """`encodeonce ask`: questions answered from a memory of passages, each answer with its source."""
 
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option
+from .options import json_option, vectors_option
 
 if TYPE_CHECKING:
+    from ..memory import Memory
     from ..serve.answerer import Answered
     from ..types import Question
 
 __all__ = ["ask"]
+
+log = logging.getLogger("encodeonce")
 
 TOGETHER = 64
 """Questions that are answered before their answers are written."""
@@ -40,6 +44,7 @@ TOGETHER = 64
 @click.option("--format", "-f", help="Format of the file of questions.")
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="[default: stdout]")
 @click.option("--encoder", "-e", help="Where the run's encoder is now.")
+@vectors_option
 @json_option
 def ask(
     run: Path,
@@ -52,6 +57,7 @@ def ask(
     format: str | None,
     output: Path | None,
     encoder: str | None,
+    vectors: str | None,
     as_json: bool,
 ) -> None:
     """Answer QUESTION, or all questions of a file, with RUN from its memory of passages.
@@ -71,7 +77,13 @@ def ask(
         asked += read_questions(file, format=format)
     made = memory_of(run)[1]
     answerer = Answerer.load(
-        run, memory, encoder=encoder_name(encoder or made.encoder), retriever=retriever, k=k, size=batch_size
+        run,
+        memory,
+        encoder=encoder_name(encoder or made.encoder),
+        vectors=encoder_name(vectors) if vectors else None,
+        retriever=retriever,
+        k=k,
+        size=batch_size,
     )
     out = sys.stdout if output is None else output.open("w", encoding="utf-8")
     found: list[Answered] = []
@@ -85,9 +97,19 @@ def ask(
     finally:
         if output is not None:
             out.close()
-    answerer.memory.save_hits()
     if file is not None:
         click.echo(json.dumps(_scores(found, k)), err=True)
+    _keep_hits(answerer.memory)
+
+
+def _keep_hits(memory: "Memory") -> None:
+    """The answers are given: a memory that cannot be written to now costs the count alone, and says so."""
+    from ..errors import StoreError
+
+    try:
+        memory.save_hits()
+    except (StoreError, OSError) as problem:
+        log.warning("what was found and what answered is not counted: %s", problem)
 
 
 def _text(one: "Answered") -> str:

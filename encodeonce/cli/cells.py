@@ -61,7 +61,7 @@ class Cell:
             seed=self.seed,
             split=split,
             metric=metric,
-            value=0.0,
+            value=None,
         )
 
 

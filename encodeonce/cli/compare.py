@@ -38,8 +38,20 @@ def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option(
     "--output", "-o", "report", required=True, type=click.Path(file_okay=False, path_type=Path), help="REPORT."
 )
-@click.option("--methods", "-m", default="frozen,linear,fusion,agg,adapted", show_default=True, callback=_listed)
-@click.option("--seeds", default="5", show_default=True, help="A number of seeds, or the seeds: 13,21,42.")
+@click.option(
+    "--methods",
+    "-m",
+    default="frozen,linear,fusion,agg,adapted",
+    show_default=True,
+    callback=_listed,
+    help="Methods, or names of [methods.NAME] tables, with commas between.",
+)
+@click.option(
+    "--seeds",
+    default="5",
+    show_default=True,
+    help="How many seeds, up to 5, or which: 13,21,42. A number over 5 is a seed.",
+)
 @click.option(
     "--learning-rate-grid",
     "rates",
@@ -90,11 +102,12 @@ def compare(
     chosen = load(config, changes)
     chosen.need("tasks", "data.train", "data.test")
     metrics = _metrics(shown)
+    from ..report.table import scores
     from . import learning
     from .cells import Names
     from .comparing import Comparison
     from .contenders import contenders, seeds_of
-    from .published import published
+    from .published import published, strangers
     from .steps import recorded
 
     beside = published(paper, paper_table) if paper is not None else {}
@@ -108,6 +121,9 @@ def compare(
         click.echo(outlook(comparison, chosen))
         return
     rows = comparison.run(learning.prepare(chosen, [one.settings() for one in taking_part]))
+    unused = strangers(beside, scores(rows, metrics=metrics))
+    if unused:
+        log.warning("of the paper's values these stand beside none of ours: %s", ", ".join(unused))
     _write(rows, report, beside, metrics, plot)
     if as_json:
         click.echo(json.dumps([row.to_json() for row in rows], indent=1))
@@ -132,6 +148,8 @@ def _seeds(text: str) -> int | list[int]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise click.BadParameter(f"{text!r}: a number of seeds, or seeds as 13,21,42.", param_hint="--seeds") from None
+    if not numbers or min(numbers) < 0 or numbers == [0]:
+        raise click.BadParameter(f"{text!r}: give at least one seed, of 0 or more.", param_hint="--seeds")
     return numbers[0] if len(numbers) == 1 else numbers
 
 
@@ -139,7 +157,7 @@ def _write(rows: Sequence["ResultsRow"], report: Path, paper: "Paper", metrics: 
     from ..report.table import comparison, markdown
 
     header, lines = comparison(rows, paper=paper, metrics=metrics)
-    text = "\n\n".join([_title(rows), markdown(header, lines), *_notes(rows)])
+    text = "\n\n".join([_title(rows), markdown(header, lines), *_notes(rows, metrics)])
     (report / "table.md").write_text(text + "\n", encoding="utf-8")
     if not plot:
         return
@@ -165,15 +183,17 @@ def _text(rows: Sequence["ResultsRow"], paper: "Paper", metrics: Metrics) -> str
     from ..report.table import aligned, comparison
 
     header, lines = comparison(rows, paper=paper, bold="{} *".format, metrics=metrics)
-    return "\n\n".join([aligned(header, lines), *(note.replace("bold", "*") for note in _notes(rows))])
+    return "\n\n".join([aligned(header, lines), *(note.replace("bold", "*") for note in _notes(rows, metrics))])
 
 
 def _title(rows: Sequence["ResultsRow"]) -> str:
     return f"# {rows[0].experiment}: {rows[0].dataset}, {rows[0].encoder}"
 
 
-def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
-    """What the numbers are: marks, seeds, rates, times, machine."""
+def _notes(rows: Sequence["ResultsRow"], metrics: Metrics) -> list[str]:
+    """What the numbers are: marks, seeds, what is undefined, rates, times, machine."""
+    from ..report.table import deciding
+
     seeds: dict[str, list[str]] = {}
     for method in dict.fromkeys(row.method for row in rows):
         own = sorted({row.seed for row in rows if row.method == method and row.seed is not None})
@@ -184,6 +204,8 @@ def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
         parts = [part for part in row.variant.split() if part.partition("=")[0] in ("lr", "encoder_lr", "epochs")]
         chosen.setdefault(f"{row.method} {' '.join(parts)}", {})[row.task] = None
     settings = "; ".join(f"{name} ({', '.join(tasks)})" for name, tasks in chosen.items())
+    absent = [row for row in deciding(rows, "test", metrics) if row.value is None]
+    undefined = "; ".join(f"{row.method}, {row.task} {row.metric}, seed {row.seed}" for row in absent)
     joint = any("joint=" in row.variant for row in rows)
     of_tasks = " of all tasks that share their settings, trained side by side" if joint else ""
     machines = dict.fromkeys(f"{row.machine}; {row.threads} threads; torch {row.torch}" for row in rows)
@@ -196,6 +218,7 @@ def _notes(rows: Sequence["ResultsRow"]) -> list[str]:
         "items that methods share (empty where the store held some before); infer: predicting a batch, alone and with "
         "the encoder's pass over it; trainable: parameters of one task; peak MB: memory that training added, pages of "
         "the mapped store left out.",
+        *([f"Undefined, and in no mean: {undefined}."] if undefined else []),
         f"Rates and epochs: {settings}.",
         f"Measured on: {' | '.join(machines)}; commit {', '.join(commits) or 'unknown'}.",
     ]

@@ -14,8 +14,8 @@ from typing import Any
 from ..errors import ConfigError, RunError
 from ..methods.finetune import Tuning
 from ..report.results import ResultsRow, now, surroundings
+from ..report.table import shown
 from ..tasks import Task
-from ..train.settings import Settings
 from . import learning
 from .cells import Cell, Names, grouped, variant
 from .config import Config
@@ -130,17 +130,15 @@ class Comparison:
         started, one = now(), cell.contender
         done = learning.train(self.material, one.settings(cell.point), cell.settings(self.config), cell.tasks)
         self.files.append(cell, self._measured(cell, done, started))
-        said = ", ".join(
-            f"{task.name} {done.evaluations['test'].scores[task.name][task.metric] or float('nan'):.2f}"
-            for task in cell.tasks
-        )
+        scores = done.evaluations["test"].scores
+        said = ", ".join(f"{task.name} {shown(scores[task.name][task.metric])}" for task in cell.tasks)
         log.info(
             "%s, seed %d, %s: test %s (%.1f s)", one.name, cell.seed, _said(cell.point) or "as set", said, done.seconds
         )
 
     def _measured(self, cell: Cell, done: Trained, started: str) -> Iterator[ResultsRow]:
-        """A row a split, task and metric, the deciding metric of a task first; an undefined score has no row."""
-        common = self._common(done, cell.settings(self.config), started)
+        """A row a split, task and metric, the deciding metric of a task first; an undefined score is None."""
+        common = self._common(done, started)
         company = "+".join(task.name for task in done.tasks)
         for split, evaluation in done.evaluations.items():
             for task in done.tasks:
@@ -148,10 +146,7 @@ class Comparison:
                 for metric in [task.metric, *(name for name in scores if name not in (task.metric, "n"))]:
                     value = scores[metric]
                     if value is None:
-                        log.warning(
-                            "%s, %s, %s: %s is undefined, no row", cell.contender.name, task.name, split, metric
-                        )
-                        continue
+                        log.warning("%s, %s, %s: %s is undefined", cell.contender.name, task.name, split, metric)
                     row = cell.row(self.config, self.files.names, task, split, metric)
                     yield replace(
                         row,
@@ -163,12 +158,12 @@ class Comparison:
                         **common,
                     )
 
-    def _common(self, done: Trained, settings: Settings, started: str) -> dict[str, Any]:
+    def _common(self, done: Trained, started: str) -> dict[str, Any]:
         """What all rows of a cell say alike."""
         material, layers = self.material, done.method.layers
         size = self.config.train.per_device_eval_batch_size
-        batches = done.fit.steps * settings.gradient_accumulation_steps
-        share = len(material.splits["train"]) / batches / size  # epochs x batch of training, in batches of predicting
+        # epochs x a batch of training, in batches of predicting
+        share = len(material.splits["train"]) / done.fit.batches / size
         nbytes = sum(file.stat().st_size for file in material.store.path.iterdir() if file.is_file())
         encoder = self.files.pass_seconds(
             layers, lambda: pass_seconds(material.model, material.splits["test"], layers, size)

@@ -212,7 +212,9 @@ class Config(Section):
     window: int | None = Field(
         default=None, gt=0, description="pieces the encoder sees at once; its own limit where not given"
     )
-    tasks: Names = Field(default_factory=list, description="columns, ner, chunk or feats:NAME; trained from one read")
+    tasks: Names = Field(
+        default_factory=list, description="upos, ner, parsing, classification, ...; trained from one read"
+    )
     method: str = Field(
         default="adapted",
         description="frozen, linear, fusion, agg, agg_tailor, adapted; finetune, top1, top2, lora, live_mix",

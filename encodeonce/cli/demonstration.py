@@ -93,7 +93,7 @@ def _demonstrate(plan: Plan) -> str:
     for name in METHODS:
         trained[name] = learning.train(material, Variant(name), settings, scored=("test",))
         took = trained[name]
-        log.info("train      %s: %d batches, %.1f s", name, took.fit.steps, took.fit.seconds)
+        log.info("train      %s: %d batches, %.1f s", name, took.fit.batches, took.fit.seconds)
     lines = [_line(name, done.fit, done.evaluations["test"]) for name, done in trained.items()]
     lines += _on_a_slice(plan, material)
     _save(plan, material, settings, trained["adapted"])
@@ -136,7 +136,7 @@ def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> Material:
 
 def _line(name: str, fitted: Fit, found: Evaluation, size: int = 32) -> Line:
     predicted = {task: [answer[task] for answer in found.predictions] for task in found.scores}
-    ms, seconds = 1000 * fitted.seconds_per_batch * 32 / size, fitted.steps * fitted.seconds_per_batch
+    ms, seconds = 1000 * fitted.seconds_per_batch * 32 / size, fitted.batches * fitted.seconds_per_batch
     return Line(name, predicted, ms, seconds, fitted.parameters["total"])
 
 
@@ -151,7 +151,7 @@ def _on_a_slice(plan: Plan, material: Material) -> list[Line]:
     cached = learning.train(small, Variant("adapted"), settings, scored=("test",))
     slow = replace(settings, encoder_learning_rate=FINETUNE_RATE)
     tuned = learning.train(small, Tuning("finetune", shared=True), slow, scored=("test",))
-    log.info("fine-tune  %s: %d batches, %.1f s", label, tuned.fit.steps, tuned.fit.seconds)
+    log.info("fine-tune  %s: %d batches, %.1f s", label, tuned.fit.batches, tuned.fit.seconds)
     return [
         _line(f"adapted, {label}", cached.fit, cached.evaluations["test"], PART_BATCH),
         _line(f"fine-tuning, {label}", tuned.fit, tuned.evaluations["test"], PART_BATCH),

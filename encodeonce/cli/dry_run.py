@@ -1,17 +1,19 @@
 """What `train` would do, from config, data and the encoder's config.json: the vocabulary and weights may be missing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from ..batching import count_by_pieces
 from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
 from ..tasks import Task
-from ..types import Spec
+from ..types import Document, Spec
 from . import learning, steps
 from .steps import Plan
 
@@ -51,7 +53,7 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
 
     Raises what `train` would raise for config and data, EncoderError for an encoder without a usable config.json.
     """
-    from ..train.optim import total_steps
+    from ..train.optim import count_parameters, total_steps
 
     splits, tasks = learning.learned(config)
     model = steps.pretrained(config)
@@ -61,14 +63,8 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
         for own in splits.values():
             task.gold(own)
     plan = steps.planned(Path(config.store), spec, documents, model)
-    train = splits["train"]
-    if not settings.per_device_train_batch_pieces:
-        batches = -(-len(train) // settings.per_device_train_batch_size)
-    elif "vocabulary" in plan.lacks:
-        batches = -(-sum(map(steps.n_words, train)) // settings.per_device_train_batch_pieces)
-    else:
-        pieces = sum(map(len, model.cut(train)))
-        batches = min(len(train), -(-pieces // settings.per_device_train_batch_pieces))
+    bounded = bool(settings.per_device_train_batch_pieces) and "vocabulary" in plan.lacks
+    batches = _n_batches(splits["train"], settings, None if bounded else model)
     return DryRun(
         encoder=steps.label_of(spec.encoder),
         layers=spec.layers,
@@ -79,9 +75,17 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
         store=plan,
         batches_per_epoch=batches,
         steps=total_steps(batches, settings),
-        bounded=bool(settings.per_device_train_batch_pieces) and "vocabulary" in plan.lacks,
-        parameters=_parameters(_built(chosen, model, spec, tasks)),
+        bounded=bounded,
+        parameters=count_parameters(_built(chosen, model, spec, tasks)),
     )
+
+
+def _n_batches(train: Sequence[Document], settings: "Settings", model: "Pretrained | None") -> int:
+    """Batches of an epoch; at least so many, a piece a word, where no model says how words are cut."""
+    if not settings.per_device_train_batch_pieces:
+        return -(-len(train) // settings.per_device_train_batch_size)
+    lengths = [steps.n_words(one) for one in train] if model is None else [len(one) for one in model.cut(train)]
+    return count_by_pieces(np.array(lengths, dtype=np.int64), settings.per_device_train_batch_pieces)
 
 
 class _Hollow:
@@ -100,11 +104,3 @@ def _built(chosen: Variant | Tuning, model: "Pretrained", spec: Spec, tasks: tup
         if isinstance(chosen, Variant):
             return Aggregate.build(chosen, spec, tasks)
         return Finetune.build(chosen, _Hollow(model.hollow()), spec, tasks)
-
-
-def _parameters(method: Multitask) -> dict[str, int]:
-    counts = {
-        name: sum(p.numel() for p in module.parameters() if p.requires_grad)
-        for name, module in method.modules_of().items()
-    }
-    return {**{task: n for name, n in counts.items() for task in method.tasks_of(name)}, "total": sum(counts.values())}

@@ -75,11 +75,10 @@ def encode(
         raise click.UsageError(f"--shard-index {shard_index} must be less than --num-shards {num_shards}.")
     if unit == "piece" and (pooling or normalize):
         raise click.UsageError("--pooling and --normalize need --unit sentence or --unit text.")
-    given = {"encoder": encoder, "store": store, "dtype": dtype, "compute": compute, "window": window}
+    given: dict[str, object] = {"encoder": encoder, "store": store, "dtype": dtype}
+    given |= {"compute": compute, "window": window, "layers": None if layers is None else layers_of(layers)}
     chosen = {key: value for key, value in given.items() if value is not None}
-    if layers is not None:
-        chosen["layers"] = layers_of(layers)  # type: ignore[assignment]
-    elif unit != "piece" and not _is_config(files):
+    if layers is None and unit != "piece" and not _is_config(files):
         chosen["layers"] = "last"
     config = _config(files, chosen, format, columns, changes)
     from ..encoders.pooled import Pooled

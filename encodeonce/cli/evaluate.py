@@ -39,7 +39,7 @@ def evaluate(
 
     With --json, prints a list of results rows: one a task and metric.
     """
-    from ..report.table import aligned
+    from ..report.table import aligned, shown
     from .learning import command_line
     from .running import predictor_of
     from .steps import documents_of
@@ -58,7 +58,7 @@ def evaluate(
         click.echo(json.dumps([row.to_json() for row in rows], indent=1))
         return
     lines = [
-        [name, metric, "undefined" if value is None else f"{value:,.0f}" if metric == "n" else f"{value:.2f}"]
+        [name, metric, f"{value:,.0f}" if metric == "n" else shown(value)]
         for name, found in scores.items()
         for metric, value in found.items()
     ]
@@ -68,7 +68,7 @@ def evaluate(
 def _rows(
     run: "Run", folder: Path, files: tuple[str, ...], split: str, scores: dict[str, Any], command: str
 ) -> list["ResultsRow"]:
-    """A row a task and metric; an undefined score has no row."""
+    """A row a task and metric; None is the value of an undefined score."""
     from ..report.results import ResultsRow, now, surroundings
     from .steps import label_of
 
@@ -95,5 +95,5 @@ def _rows(
         )
         for task, found in scores.items()
         for metric, value in found.items()
-        if metric != "n" and value is not None
+        if metric != "n"
     ]

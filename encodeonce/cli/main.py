@@ -24,7 +24,7 @@ COMMANDS = {
     "train": "Encode what is missing, train, save a run; resumes.",
     "evaluate": "Score a saved run on a file.",
     "predict": "Fill a file's columns, or tag raw text, with a saved run.",
-    "pretrain": "Documents with metadata to a domain encoder, in minutes.",
+    "pretrain": "Documents with metadata to a domain encoder.",
     "compare": "Methods x tasks x seeds from one store: a table, a plot.",
     "memory": "Passages encoded once: build, add, remove, info, gc, plan.",
     "ask": "Answer questions from a memory of passages, with sources.",

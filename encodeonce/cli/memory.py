@@ -3,16 +3,19 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option
+from .options import budget_option, json_option, vectors_option
 
 if TYPE_CHECKING:
     from ..memory import Added
     from ..types import Passage
+
+    Passages = Callable[[], list[Passage]]
 
 __all__ = ["memory"]
 
@@ -22,23 +25,36 @@ run_argument: Decorator = click.argument("run", type=click.Path(exists=True, fil
 memory_argument: Decorator = click.argument(
     "path", metavar="MEMORY", type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-files_argument: Decorator = click.argument(
-    "files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+PASSAGE_OPTIONS: tuple[Decorator, ...] = (
+    click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)),
+    click.option("--encoder", "-e", help="Where the encoder is now."),
+    click.option(
+        "--words",
+        type=click.IntRange(min=1),
+        default=100,
+        show_default=True,
+        help="Words of a window; longer texts are cut.",
+    ),
+    click.option(
+        "--overlap", type=click.IntRange(min=0), default=0, show_default=True, help="Words that two windows share."
+    ),
+    click.option(
+        "--format", "-f", help="Format of passages: tsv, jsonl, beir or folder; by the file's ending where not given."
+    ),
+    json_option,
 )
-encoder_option: Decorator = click.option("--encoder", "-e", help="Where the encoder is now.")
-words_option: Decorator = click.option(
-    "--words",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Words of a window; longer texts are cut.",
-)
-overlap_option: Decorator = click.option(
-    "--overlap", type=click.IntRange(min=0), default=0, show_default=True, help="Words that two windows share."
-)
-format_option: Decorator = click.option(
-    "--format", "-f", help="Format of passages: tsv, jsonl, beir or folder; by the file's ending where not given."
-)
+
+
+def passage_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """FILES of passages with all that says how they are read; the command gets `passages`, which reads them."""
+
+    @wraps(command)
+    def with_passages(files: tuple[Path, ...], format: str | None, words: int, overlap: int, **others: Any) -> Any:
+        return command(passages=partial(_passages, files, format, words, overlap), **others)
+
+    for option in reversed(PASSAGE_OPTIONS):
+        option(with_passages)
+    return with_passages
 
 
 @click.group()
@@ -51,25 +67,17 @@ def memory() -> None:
 
 @memory.command()
 @run_argument
-@files_argument
 @click.option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), help="[default: RUN/memory]")
 @click.option("--vectors", metavar="ENCODER", help="Store a vector a passage too, for dense retrieval ('same': RUN's).")
 @click.option("--max-gb", type=float, help="Refuse before writing if the states would become larger (10^9 bytes).")
-@encoder_option
-@words_option
-@overlap_option
-@format_option
-@json_option
+@passage_options
 def build(
     run: Path,
-    files: tuple[Path, ...],
     output: Path | None,
     vectors: str | None,
     max_gb: float | None,
     encoder: str | None,
-    words: int,
-    overlap: int,
-    format: str | None,
+    passages: "Passages",
     as_json: bool,
 ) -> None:
     """Encode the passages in FILES as RUN needs them. What is there already is not encoded again."""
@@ -89,28 +97,17 @@ def build(
     path = output or run / "memory"
     opened = Memory.create(path, wanted, None if pooled is None else pooled.spec(), form=form)
     max_bytes = None if max_gb is None else int(max_gb * 1e9)
-    done = opened.add(_passages(files, format, words, overlap), model, pooled, max_bytes=max_bytes)
+    done = opened.add(passages(), model, pooled, max_bytes=max_bytes)
     _say(path, done, as_json)
 
 
 @memory.command()
 @memory_argument
-@files_argument
 @click.option("--replace", is_flag=True, help="Passages take the place of those with their ids or of their texts.")
-@encoder_option
-@words_option
-@overlap_option
-@format_option
-@json_option
+@vectors_option
+@passage_options
 def add(
-    path: Path,
-    files: tuple[Path, ...],
-    replace: bool,
-    encoder: str | None,
-    words: int,
-    overlap: int,
-    format: str | None,
-    as_json: bool,
+    path: Path, replace: bool, vectors: str | None, encoder: str | None, passages: "Passages", as_json: bool
 ) -> None:
     """Add the passages in FILES. No other is encoded again, and no other file of MEMORY is touched."""
     from ..memory import Memory
@@ -126,9 +123,9 @@ def add(
         _refuse_other(path, own, model.spec(list(own.layers), own.dtype))
     if opened.vectors is not None:
         own = opened.vectors.spec
-        pooled = pooled_for(own, encoder_name(own.encoder))
+        pooled = pooled_for(own, encoder_name(vectors) if vectors else None, model)
         _refuse_other(path, own, pooled.spec(list(own.layers), own.dtype))
-    done = opened.add(_passages(files, format, words, overlap), model, pooled, replacing=replace)
+    done = opened.add(passages(), model, pooled, replacing=replace)
     _say(path, done, as_json)
 
 
@@ -203,32 +200,17 @@ def info(path: Path, as_json: bool) -> None:
 
 @memory.command()
 @run_argument
-@files_argument
 @click.option("--questions", type=click.Path(exists=True, path_type=Path), help="A file of questions to measure with.")
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="Passages read for a question.")
-@click.option(
-    "--budget-seconds",
-    "budget",
-    type=click.FloatRange(min=0, min_open=True),
-    default=20.0,
-    show_default=True,
-    help="How long to measure, beside loading.",
-)
-@encoder_option
-@words_option
-@overlap_option
-@format_option
-@json_option
+@budget_option
+@passage_options
 def plan(
     run: Path,
-    files: tuple[Path, ...],
     questions: Path | None,
     k: int,
     budget: float,
     encoder: str | None,
-    words: int,
-    overlap: int,
-    format: str | None,
+    passages: "Passages",
     as_json: bool,
 ) -> None:
     """Encode the passages in FILES once, or each time they are read? Measured on a sample; nothing is written."""
@@ -240,7 +222,7 @@ def plan(
     _, made, _ = memory_of(run)
     held = load_reader(run, encoder_name(encoder or made.encoder))
     asked = [] if questions is None else read_questions(questions)
-    found = forecast(held, _passages(files, format, words, overlap), asked, k, budget)
+    found = forecast(held, passages(), asked, k, budget)
     click.echo(json.dumps(found.to_json()) if as_json else found.text())
 
 

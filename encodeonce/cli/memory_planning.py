@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +97,14 @@ def forecast(
 ) -> MemoryForecast:
     """Measures on a sample of the passages, drawn over all of them, for about `budget` seconds.
 
-    Without questions, made-up ones of the sample's own words are asked. ConfigError where the reader stores nothing.
+    No more passages are read for a question than there are. Without questions, made-up ones of the sample's own words
+    are asked. ConfigError where the reader stores nothing.
     """
     plan, encoder = run.method.plan, run.encoder
     if run.spec is None:
         raise ConfigError("this reader stores nothing (cut=0): there is nothing to be encoded once.")
-    sample = _sample(passages, max(k, min(SAMPLE, len(passages))))
+    k = min(k, len(passages))
+    sample = _sample(passages, max(k, SAMPLE))
     documents = [passage_document(one, run.method.form) for one in sample]
     pieces = encoder.cut(documents)
     all_rows = _rows(passages, sample, [len(one) for one in pieces])
@@ -122,8 +125,8 @@ def forecast(
 
         for number in range(ROUNDS[1] + 1):
             one = [asked[number % len(asked)]]
-            timed("read", lambda one=one: from_memory.answers(one), 1)  # type: ignore[misc]
-            timed("fid", lambda one=one: anew.answers(one), 1)  # type: ignore[misc]
+            timed("read", partial(from_memory.answers, one), 1)
+            timed("fid", partial(anew.answers, one), 1)
             timed("encode", lambda: list(encoder.encode(pieces, plan.stored)), len(pieces))
             if number >= ROUNDS[0] and clock() >= until:
                 break
@@ -166,8 +169,7 @@ def _asked(questions: Sequence[Question], sample: Sequence[Passage], k: int) -> 
         Question(f"made up {i}", " ".join(["what", *one.text.split()[:8]]) + "?") for i, one in enumerate(sample[:8])
     ]
     return [
-        replace(one, passages=tuple(sample[(i * k + n) % len(sample)] for n in range(min(k, len(sample)))))
-        for i, one in enumerate(given)
+        replace(one, passages=tuple(sample[(i * k + n) % len(sample)] for n in range(k))) for i, one in enumerate(given)
     ]
 
 

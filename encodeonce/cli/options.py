@@ -5,7 +5,15 @@ from typing import Any
 
 import click
 
-__all__ = ["columns_option", "format_option", "json_option", "layers_of", "set_option"]
+__all__ = [
+    "budget_option",
+    "columns_option",
+    "format_option",
+    "json_option",
+    "layers_of",
+    "set_option",
+    "vectors_option",
+]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -26,9 +34,20 @@ format_option: Decorator = click.option("--format", "-f", help="Reader's name; b
 columns_option: Decorator = click.option(
     "--columns", callback=_columns, metavar="NAME=PLACE,...", help="Where values stand, such as form=0,tag=3."
 )
+budget_option: Decorator = click.option(
+    "--budget-seconds",
+    "budget",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="How long to measure, beside reading the files and loading the encoder.",
+)
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 set_option: Decorator = click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a key of the config, such as train.seed=1."
+)
+vectors_option: Decorator = click.option(
+    "--vectors", metavar="ENCODER", help="Where the encoder of the memory's vectors is now, where it is one of its own."
 )
 
 

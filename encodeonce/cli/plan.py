@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, set_option
+from .options import budget_option, json_option, set_option
 
 if TYPE_CHECKING:
     from .planning import Corpus, Forecast
@@ -17,14 +17,7 @@ __all__ = ["plan"]
 
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--budget-seconds",
-    "budget",
-    type=click.FloatRange(min=0, min_open=True),
-    default=20.0,
-    show_default=True,
-    help="How long to measure, beside reading the files and loading the encoder.",
-)
+@budget_option
 @set_option
 @json_option
 def plan(config: Path, budget: float, changes: tuple[str, ...], as_json: bool) -> None:
@@ -96,17 +89,18 @@ def _sizes(found: "Forecast") -> str:
 def _times(found: "Forecast") -> str:
     from ..report.table import aligned
 
-    seconds, n_steps = found.seconds, found.steps_per_epoch
+    seconds, n_batches = found.seconds, found.batches_per_epoch
     speed = found.corpus.pieces.value / seconds.encode.value
     lines = [["encode everything once", *_interval(seconds.encode), f"{speed:,.0f} pieces/s"]]
     if found.store["hits"] > 0:
         lines.append(["encode what is missing", *_interval(seconds.encode_missing), ""])
     lines += [
-        [f"epoch, {name} on stored views", *_interval(one), _step(one, n_steps)] for name, one in seconds.cached.items()
+        [f"epoch, {name} on stored views", *_interval(one), _each(one, n_batches)]
+        for name, one in seconds.cached.items()
     ]
     for depth in sorted({1, min(2, max(seconds.live)), max(seconds.live)}):
         one = seconds.live[depth]
-        lines.append([f"epoch, {_live_name(depth, max(seconds.live))}", *_interval(one), _step(one, n_steps)])
+        lines.append([f"epoch, {_live_name(depth, max(seconds.live))}", *_interval(one), _each(one, n_batches)])
     machine, left_out = found.machine, seconds.live_left_out
     rest = [f"plus {seconds.load:.1f} s of loading and {seconds.cut.value:.1f} s of cutting before the first pass"]
     if left_out:
@@ -127,8 +121,8 @@ def _interval(one: "Estimate") -> list[str]:
     return [seconds_text(one.value), f"{seconds_text(one.low)} to {seconds_text(one.high)}"]
 
 
-def _step(one: "Estimate", n_steps: int) -> str:
-    return f"{1e3 * one.value / n_steps:,.1f} ms a batch"
+def _each(one: "Estimate", n_batches: int) -> str:
+    return f"{1e3 * one.value / n_batches:,.1f} ms a batch"
 
 
 def _break_even(found: "Forecast") -> str:

@@ -121,7 +121,7 @@ class Forecast:
     method: str
     tasks: tuple[str, ...]
     epochs: int
-    steps_per_epoch: int
+    batches_per_epoch: int
     corpus: Corpus
     store: Mapping[str, Any]
     sizes: Sequence[Size]
@@ -163,36 +163,22 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     encoded = encoding_seconds(model, spec, shown, ENCODING * budget, order, clock)
     settings, items = own.training(config), counted.training(splits["train"])
     rehearsal = Rehearsal(spec, tasks, items, encoded.rows, settings, clock)
-    n_steps = rehearsal.n_batches
+    n_batches = rehearsal.n_batches
     cached = {}
     for name, variant in variants.items():
-        cached[name] = rehearsal.cached(variant, CACHED * budget / len(variants), order).times(n_steps)
+        cached[name] = rehearsal.cached(variant, CACHED * budget / len(variants), order).times(n_batches)
     live, left_out = rehearsal.live(model, own.settings().compute, LIVE * budget, order)
     measured = clock() - began - encoded.load
     seconds = _seconds(counted, stored, encoded, cached, live, left_out, measured)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
-    epochs = settings.num_train_epochs
-    facts = Facts(
-        method=method,
-        epochs=epochs,
-        live_epochs=LIVE_EPOCHS,
-        largest=encoded.largest,
-        bytes={(size.layers, size.dtype): size.bytes.high for size in sizes},
-        held=stored.bytes,
-        complete=not stored.missing.any(),
-        disk=stored.free,
-        memory=_memory(),
-        first=seconds.first.value,
-        cached=cached[method].value,
-        live={depth: one.value for depth, one in live.items()},
-    )
+    facts = _facts(method, settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
     return Forecast(
         encoder=steps.label_of(spec.encoder),
         method=method,
         tasks=tuple(task.name for task in tasks),
-        epochs=epochs,
-        steps_per_epoch=n_steps,
+        epochs=facts.epochs,
+        batches_per_epoch=n_batches,
         corpus=corpus,
         store=stored.to_json(spec),
         sizes=sizes,
@@ -201,7 +187,7 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
         break_even={
             "epochs": break_even(facts.first, facts.cached, facts.live[model.n_blocks]),
             "epochs_encoding_each": break_even(facts.first, facts.cached, facts.cached + seconds.encode.value),
-            "tasks": break_even(facts.first, epochs * facts.cached, LIVE_EPOCHS * facts.live[model.n_blocks]),
+            "tasks": break_even(facts.first, facts.epochs * facts.cached, LIVE_EPOCHS * facts.live[model.n_blocks]),
         },
         advice=advised(facts),
         machine={**surroundings(), "free_bytes": stored.free, "memory_bytes": facts.memory},
@@ -348,6 +334,23 @@ def _seconds(
     cut = Estimate.exactly(counted.cut * len(counted.documents) / len(counted.pieces) * share)
     load = counted.load + encoded.load
     return Seconds(load, cut, encoded.whole, encoded.missing, cached, live, left_out, calibration)
+
+
+def _facts(method: str, epochs: int, stored: _Stored, largest: float, seconds: Seconds, sizes: Sequence[Size]) -> Facts:
+    return Facts(
+        method=method,
+        epochs=epochs,
+        live_epochs=LIVE_EPOCHS,
+        largest=largest,
+        bytes={(size.layers, size.dtype): size.bytes.high for size in sizes},
+        held=stored.bytes,
+        complete=not stored.missing.any(),
+        disk=stored.free,
+        memory=_memory(),
+        first=seconds.first.value,
+        cached=seconds.cached[method].value,
+        live={depth: one.value for depth, one in seconds.live.items()},
+    )
 
 
 def _flops(

@@ -14,7 +14,12 @@ __all__ = ["pretrain"]
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--output", "-o", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="FOLDER."
+    "--output",
+    "-o",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="FOLDER of this run: encoder, report, checkpoint.",
 )
 @set_option
 @json_option
@@ -23,7 +28,8 @@ def pretrain(config: Path, folder: Path, changes: tuple[str, ...], as_json: bool
 
     CONFIG names documents, the field of their category path, encoder and objective. FOLDER/encoder is then an ordinary
     encoder; FOLDER/report.json says what was sampled, what it cost, and how held-out documents come out beside the
-    plain mean of sentence vectors. Given again, an interrupted run goes on.
+    plain mean of sentence vectors. Given again, an interrupted run goes on and a
+    finished one is left as it is.
     """
     from .config import load
     from .pretrain_config import PretrainConfig

@@ -33,7 +33,9 @@ class SampleSection(Section):
     field: str = Field(default="", description="field of category, concepts or cited ids; none: the category path")
     brand: str = Field(default="brand", description="field of the brand, for quadruplets")
     n: int = Field(default=2000, gt=0, description="tuples, before doubling")
-    doubled: bool = Field(default=True, description="each triplet also with anchor and positive swapped")
+    doubled: bool = Field(
+        default=True, description="also with anchor and positive swapped: triplets without hard negatives"
+    )
     hard_ratio: float = Field(default=0.0, ge=0, le=1, description="citations: share of hard negatives")
     topic_levels: int = Field(default=0, ge=0, description="classes from clusters of so many levels, not from paths")
     shuffled: bool = Field(default=False, description="metadata given to other documents: the control")
@@ -51,6 +53,7 @@ class PretrainSection(TrainSection):
     )
     warmup_ratio: float = Field(default=0.0, ge=0, lt=1, description="part of the steps before the peak")
     max_grad_norm: float = Field(default=1.0, ge=0, description="clips the gradient; 0: never")
+    save_steps: int = Field(default=50, ge=0, description="steps between checkpoints beside each epoch's; 0: none")
 
 
 class PretrainConfig(Section):

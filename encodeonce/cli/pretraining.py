@@ -4,7 +4,6 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,107 +12,39 @@ import torch
 from safetensors.torch import save_file
 
 from .. import costs
-from ..corpus.taxonomy import Taxonomy, names_of, path_of
-from ..corpus.text import with_sentences
+from ..corpus.taxonomy import Taxonomy
 from ..encoders.export import export
 from ..encoders.live import LiveBlocks
 from ..encoders.masked_lm import MaskedLM
 from ..encoders.pieces import load_tokenizer
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError, DataError
+from ..errors import DataError, RunError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
-from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer
+from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
 from ..methods.fastdoc.masking import Window, windows_of
 from ..methods.fastdoc.measure import by_pieces, by_sentences, centred_share, norms, plain_means, triplet_accuracy
 from ..methods.fastdoc.objective import Objective
-from ..methods.fastdoc.sampling import Sample, SampleReport, quadruplets, shuffled, triplets
-from ..methods.fastdoc.similarity import Cited, SharedGroup
-from ..methods.fastdoc.unsupervised import rouge_triplets, topics
+from ..methods.fastdoc.sampling import Sample, SampleReport, shuffled
+from ..methods.fastdoc.unsupervised import topics
 from ..store import Store
 from ..train.atomic import write_bytes
+from ..train.checkpoint import differences
 from ..train.fit import fit
-from ..train.settings import Settings
+from ..train.settings import HARMLESS, Settings
 from ..types import Document
 from .advice import seconds_text
 from .pretrain_config import PretrainConfig
+from .pretrain_material import Material, check, paths_of, prepare, sampled
 from .quickstart import encoder_name
-from .steps import documents_of, encode
+from .steps import encode
 
-__all__ = ["Material", "prepare", "pretrain"]
+__all__ = ["pretrain"]
 
 log = logging.getLogger("encodeonce")
 
 PROBED = 48
 """Sentences encoded, and documents trained on, to know how fast it goes before it starts."""
-
-
-@dataclass(frozen=True)
-class Material:
-    """Documents with sentences, training and held out; what was counted on the way."""
-
-    train: list[Document]
-    held_out: list[Document]
-    counts: dict[str, int]
-
-
-def prepare(config: PretrainConfig) -> Material:
-    """Read, cut into sentences, limit, hold out. Documents without a sentence are counted and left out."""
-    data = config.data
-    config.need("data.train")
-    documents = with_sentences(documents_of(data.train, data.format, data.columns))
-    kept = [document for document in documents if document.sentences]
-    limited = [_limited(document, data.max_sentences, data.keep) for document in kept]
-    if data.split:
-        held = [document.meta.get(data.split) == data.held_out_name for document in limited]
-        if not any(held) or all(held):
-            raise DataError(f"{sum(held)} of {len(held)} documents have {data.split} = {data.held_out_name!r}.")
-    else:
-        held = [int(document.key[:8], 16) < data.held_out * 16**8 for document in limited]
-    counts = {
-        "documents": len(documents),
-        "without_sentence": len(documents) - len(kept),
-        "shortened": sum(len(a.sentences) < len(b.sentences) for a, b in zip(limited, kept, strict=True)),
-        "sentences": sum(len(document.sentences) for document in limited),
-    }
-    if counts["without_sentence"] or counts["shortened"]:
-        log.info("%(without_sentence)d documents without a sentence left out, %(shortened)d shortened", counts)
-    train, apart = ([d for d, out in zip(limited, held, strict=True) if out is side] for side in (False, True))
-    return Material(train, apart, counts)
-
-
-def _limited(document: Document, most: int, keep: str) -> Document:
-    extra = len(document.sentences) - most
-    if extra <= 0:
-        return document
-    first = {"head": 0, "middle": extra // 2, "tail": extra}[keep]
-    return replace(document, sentences=document.sentences[first : first + most])
-
-
-def _paths(documents: Sequence[Document], config: PretrainConfig) -> list[tuple[str, ...]]:
-    levels = config.data.levels or None
-    return [path_of(document, config.data.path)[:levels] for document in documents]
-
-
-def _sample(documents: Sequence[Document], config: PretrainConfig, n: int, seed: int, mixed: bool) -> Sample:
-    """Tuples of these documents under the config's rule; with `mixed`, their metadata belongs to others."""
-    made = config.sample
-    keys = [document.key for document in documents]
-    if made.rule == "rouge":
-        return rouge_triplets([document.text for document in documents], n, seed)
-    order = shuffled(range(len(documents)), seed) if mixed else list(range(len(documents)))
-    whole = [[" > ".join(path)] if path else [] for path in _paths(documents, config)]
-    groups = [list(names_of(document, made.field)) for document in documents] if made.field else whole
-    if made.rule in ("category", "brand") and any(len(own) > 1 for own in groups):
-        raise DataError(f"rule={made.rule!r}: {made.field!r} holds several names; use rule='concepts'.")
-    groups = [groups[i] for i in order]
-    if made.rule == "citations":
-        rule = Cited.of(keys, [document.id for document in documents], groups)
-        return triplets(rule, n, seed, made.hard_ratio)
-    if made.rule == "brand":
-        brands = [list(names_of(documents[i], made.brand)) for i in order]
-        return quadruplets(SharedGroup.of(keys, groups), SharedGroup.of(keys, brands), n, seed)
-    return triplets(SharedGroup.of(keys, groups), n, seed)
 
 
 class _Job:
@@ -131,9 +62,15 @@ class _Job:
         self.seconds: dict[str, float] = {}
         self.norms: dict[str, float] = {}
         self.windows: list[Window] = []
+        self.head: MaskedLM | None = None
+        self.mask_id = -1
 
     def run(self) -> dict[str, Any]:
-        material = prepare(self.config)
+        material = prepare(self.config, self.fields())
+        if self.agree(material):
+            log.info("%s holds this run, finished", self.folder)
+            return dict(json.loads((self.folder / "report.json").read_text()))
+        self.refuse()
         self.store = Store.open(self.config.store, self.source.spec(dtype=self.config.dtype))
         sample, paths = self.sample(material.train)
         held = self.held_sample(material.held_out)
@@ -141,7 +78,7 @@ class _Job:
         self.estimate(material, sample, held)
         self.fill(self.used(material, sample, held))
         method, examples, taxonomy = self.method(material.train, sample, paths)
-        untouched = self.measured(method.blocks, material.held_out, held)
+        untouched = self.measured(method, material.held_out, held)
         result = fit(method, examples, {TASK: TripletScorer()}, self.settings, folder=self.folder / "train")
         self.seconds["train"] = result.seconds
         exported = export(method.blocks, self.base.path, self.folder / "encoder", method.head)
@@ -156,7 +93,7 @@ class _Job:
                 "tuples": 0 if held is None else len(held.tuples),
                 "plain mean of sentence vectors": self.plain(material.held_out, held),
                 "untouched": untouched,
-                "trained": self.measured(method.blocks, material.held_out, held),
+                "trained": self.measured(method, material.held_out, held),
             },
             "costs": self.costs(material.train, examples, method, result.steps),
             "losses": [epoch["loss"] for epoch in result.epochs],
@@ -170,13 +107,59 @@ class _Job:
 
     # before
 
+    def refuse(self) -> None:
+        """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width."""
+        if self.objective.masked:
+            self.head = MaskedLM.load(self.base.path)
+            mask = load_tokenizer(self.base.path).mask_token_id
+            self.mask_id = -1 if mask is None else int(mask)
+        if self.objective.of_documents:
+            entered = int(self.base.stack().model.get_input_embeddings().weight.shape[1])
+            projection(self.source.model.width, entered, self.objective.projection)
+
+    def fields(self) -> dict[str, str]:
+        """The config's keys that name fields which this run reads, and the fields."""
+        made, data = self.config.sample, self.config.data
+        grouped = self.objective.of_documents and made.rule != "rouge" and not made.field
+        named = {
+            "data.path": data.path if grouped or (self.objective.hierarchy and not made.topic_levels) else "",
+            "data.split": data.split,
+            "sample.field": made.field if self.objective.of_documents and made.rule != "rouge" else "",
+            "sample.brand": made.brand if self.objective.of_documents and made.rule == "brand" else "",
+        }
+        return {key: field for key, field in named.items() if field}
+
+    def agree(self, material: Material) -> bool:
+        """Keep what this run is made of, or compare it with that of the folder's checkpoint; whether it is finished."""
+        chosen = self.config.model_dump(mode="json", exclude={"store", "encoder", "sentence_encoder"})
+        for section, names in (("data", ("train", "format", "columns")), ("train", HARMLESS)):
+            chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
+        frozen = self.source.spec(dtype=self.config.dtype).to_json()
+        now = {
+            **chosen,
+            "encoder": self.base.spec().weights,
+            "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
+            "documents": material.digest(),
+        }
+        path = self.folder / "origin.json"
+        if not path.is_file() or not (self.folder / "train" / "checkpoint" / "state.json").is_file():
+            write_bytes(path, (json.dumps(now, indent=1) + "\n").encode())
+            return False
+        changed = differences(json.loads(path.read_text()), now)
+        if changed:
+            raise RunError(
+                f"{self.folder} holds a run that was started differently, so going on would mix two runs: "
+                f"{'; '.join(changed)}. Put it back as it was, choose another folder, or delete this one."
+            )
+        return (self.folder / "report.json").is_file() and (self.folder / "encoder" / "model.safetensors").is_file()
+
     def sample(self, documents: Sequence[Document]) -> tuple[Sample, list[tuple[str, ...]]]:
         """Tuples and category paths of the training documents."""
         made, seed = self.config.sample, self.settings.seed
-        paths = _paths(documents, self.config)
+        paths = paths_of(documents, self.config)
         if not self.objective.of_documents:
             return Sample(np.zeros((0, 3), np.int64), SampleReport(0, 0, 0, 0, 0, (), 0, 0)), paths
-        sample = _sample(documents, self.config, made.n, seed, made.shuffled)
+        sample = sampled(documents, self.config, made.n, seed, made.shuffled)
         log.info("tuples: %s", json.dumps({**sample.report.to_json(), "groups_without_partner": _named(sample)}))
         if made.doubled and sample.symmetric and sample.tuples.shape[1] == 3:
             sample = sample.doubled()
@@ -187,7 +170,7 @@ class _Job:
         if not documents:
             return None
         try:
-            return _sample(documents, self.config, self.config.sample.n_held_out, 0, False)
+            return sampled(documents, self.config, self.config.sample.n_held_out, 0, False)
         except DataError as problem:
             log.warning("no held-out score: %s", problem)
             return None
@@ -288,16 +271,14 @@ class _Job:
             measured = norms(stack, self.store.batch(some).views[-1].numpy())
             self.norms, scale = measured.to_json(), measured.token_scale
             log.info("mean lengths: piece %(piece).2f, position %(position).2f, sentence %(sentence).2f", self.norms)
-        head = MaskedLM.load(self.base.path) if made.masked else None
-        mask = load_tokenizer(self.base.path).mask_token_id if made.masked else -1
         method = FastDoc(
             stack,
             made,
             () if taxonomy is None else taxonomy.n_classes,
             sentence_width=self.store.spec.width,
             token_scale=scale,
-            head=head,
-            mask_id=-1 if mask is None else int(mask),
+            head=self.head,
+            mask_id=self.mask_id,
             seed=self.settings.seed,
             trace_every=self.settings.logging_steps,
         )
@@ -327,20 +308,20 @@ class _Job:
         index, tuples = self._held(documents, held)
         return triplet_accuracy(plain_means(self.store, index), tuples)
 
-    def measured(self, blocks: LiveBlocks, documents: Sequence[Document], held: Sample | None) -> dict[str, float]:
-        """Held-out accuracy and the centred share of vectors, from sentences and from pieces."""
+    def measured(self, method: FastDoc, documents: Sequence[Document], held: Sample | None) -> dict[str, float]:
+        """Held-out accuracy and the centred share of vectors, from sentences and from pieces.
+
+        From sentences as the objective reads them; a masked one reads none, so its vectors enter as they are.
+        """
         if held is None:
             return {}
-        found: dict[str, float] = {}
-        if self.store.spec.width == int(blocks.stack.model.get_input_embeddings().weight.shape[1]):
-            index, tuples = self._held(documents, held)
-            vectors = by_sentences(blocks, self.store, index)
-            found |= {"sentences": triplet_accuracy(vectors, tuples), "sentences_centred": centred_share(vectors)}
+        index, tuples = self._held(documents, held)
+        vectors = by_sentences(method, self.store, index)
+        found = {"sentences": triplet_accuracy(vectors, tuples), "sentences_centred": centred_share(vectors)}
         few, inside = self._few(held)
         if len(inside):
-            cutter = Pretrained(self.base.path, overlap=0)
             plain = [Document(documents[i].id, text=" ".join(documents[i].sentences)) for i in few]
-            vectors = by_pieces(blocks, [windows_of([cut], [""]) for cut in cutter.cut(plain)])
+            vectors = by_pieces(method.blocks, [windows_of([cut], [""]) for cut in self.base.cut(plain)])
             found |= {"pieces": triplet_accuracy(vectors, inside), "pieces_centred": centred_share(vectors)}
             found["pieces_tuples"] = len(inside)
         return found
@@ -373,7 +354,7 @@ class _Job:
         once = costs.forward_macs(costs.encoder_products(frozen, sum(sizes), sum(n * n for n in sizes)))
         lengths = examples.lengths[examples.tuples].ravel() if len(examples.tuples) else np.zeros(0, np.int64)
         real, squares = (int(n) * self.settings.num_train_epochs for n in (lengths.sum(), (lengths**2).sum()))
-        seen = method.positions  # of this call; a run that went on saw the rest before
+        seen = method.positions
         run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
         train = costs.step_macs(costs.encoder_products(shape, run, squares, shape.n_blocks))
         pieces = [len(cut) for cut in self.base.cut([Document("d", text=" ".join(d.sentences)) for d in used])]
@@ -399,12 +380,13 @@ class _Job:
 def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     """From documents to `folder/encoder`, an ordinary encoder; returns the report that `report.json` holds.
 
-    Interrupted, it goes on where it was: stored sentences stay, and the loop resumes from its last checkpoint.
+    Interrupted, it goes on where it was: stored sentences stay, and the loop resumes from its last checkpoint. A folder
+    that holds the same run, finished, is left as it is. RunError where it holds another run.
     """
-    if config.objective == "masked" and config.sample.topic_levels:
-        raise ConfigError("objective = 'masked' reads no classes: topic_levels must be 0.")
+    job = _Job(config, folder)
+    check(config.sample, job.objective)
     folder.mkdir(parents=True, exist_ok=True)
-    return _Job(config, folder).run()
+    return job.run()
 
 
 def _named(sample: Sample) -> str:

@@ -4,14 +4,17 @@ A file may hold several such tables under `tables`, with `source` beside them; o
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, DataError, MissingExtra
+import yaml
+
+from ..errors import ConfigError, DataError
 from ..report.table import Paper
 from ..resolve import nearest
 
-__all__ = ["published"]
+__all__ = ["published", "strangers"]
 
 
 def published(path: Path, table: str | None = None) -> Paper:
@@ -34,6 +37,15 @@ def published(path: Path, table: str | None = None) -> Paper:
         ) from None
 
 
+def strangers(paper: Paper, table: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """What of a paper stands beside nothing of ours, task -> method -> anything: "task", or "task method"."""
+    found = []
+    for task, by in paper.items():
+        own = {name.partition(" (")[0] for name in table.get(task, {})}
+        found += [f"{task} {method}" for method in by if method not in own] if task in table else [task]
+    return found
+
+
 def _value(value: Any) -> float | list[float]:
     if not isinstance(value, list):
         return float(value)
@@ -42,16 +54,15 @@ def _value(value: Any) -> float | list[float]:
 
 
 def _plain(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DataError(f"{path} cannot be read: {problem}.") from None
     if path.suffix == ".json":
         try:
             return json.loads(text)
         except ValueError as problem:
             raise DataError(f"{path} is not JSON: {problem}.") from None
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise MissingExtra("A YAML file needs PyYAML. Install it with: pip install pyyaml, or give JSON.") from None
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as problem:

@@ -1,7 +1,7 @@
 """The files of a comparison: the config that made it, its rows, and what encoding cost.
 
 REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
-REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended when the cell is done
+REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoding passes cost, by stored type
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunError
-from ..report.results import ResultsRow, append_row, latest, read_rows, write_rows
+from ..report.results import ResultsRow, append_rows, latest, read_rows, write_rows
 from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
 from .cells import SHORT, Cell, Names, apart, without
@@ -58,12 +58,11 @@ class ReportFiles:
         return latest(read_rows(self.folder / file))
 
     def append(self, cell: Cell, rows: Iterable[ResultsRow]) -> None:
-        """A finished cell."""
-        for row in rows:
-            append_row(self.folder / cell.file, row)
+        """A finished cell, all of its rows in one write."""
+        append_rows(self.folder / cell.file, rows)
 
     def finished(self, cell: Cell) -> bool:
-        """Whether all tasks of a cell have their deciding score on test."""
+        """Whether all tasks of a cell have a row of their deciding score on test, defined or not."""
         there = {apart(row).cell for row in read_rows(self.folder / cell.file)}
         return all(cell.row(self.config, self.names, task, "test", task.metric).cell in there for task in cell.tasks)
 
@@ -78,9 +77,7 @@ class ReportFiles:
         if self.finished(result):
             return
         wanted = {result.row(self.config, self.names, task, "", "").cell[:7] for task in result.tasks}
-        for row in self.rows(tried.file):
-            if apart(row).cell[:7] in wanted:
-                append_row(self.folder / result.file, row)
+        self.append(result, [row for row in self.rows(tried.file) if apart(row).cell[:7] in wanted])
 
     def set_aside(self, contender: Contender, chosen: Mapping[str, str]) -> None:
         """Rows of values that a wider grid no longer chooses go to `grid.jsonl`: results hold one choice a task.
@@ -97,10 +94,8 @@ class ReportFiles:
             stale = mine and without(then, tried) == without(now_ or "", tried)
             (moved if stale else kept).append(row)
         there = {row.cell for row in read_rows(self.folder / GRID)}
-        for row in moved:
-            if row.cell not in there:
-                append_row(self.folder / GRID, row)
         if moved:
+            append_rows(self.folder / GRID, [row for row in moved if row.cell not in there])
             write_rows(path, kept)
 
     def remember_encoding(self, material: Material) -> None:
@@ -142,9 +137,8 @@ def _comparable(config: Config) -> dict[str, Any]:
     """The config's values that rows do not say, flat, with absolute paths."""
     values = {key: value for key, value in config.model_dump().items() if key not in SAID_BY_ROW}
     train, data = dict(values.pop("train")), dict(values.pop("data"))
-    for key in ("seed", "learning_rate", "logging_steps", "save_steps", "per_device_eval_batch_size"):
+    for key in ("seed", "learning_rate", "logging_steps", "save_steps"):
         train.pop(key)
-    train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
     train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
     data.pop("train_fraction")
     for split in ("train", "dev", "test"):

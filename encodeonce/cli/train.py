@@ -91,10 +91,7 @@ def _values(material: "Material", done: "Trained") -> dict[str, object]:
 
 
 def _text(material: "Material", done: "Trained", run: Path) -> str:
-    from ..report.table import aligned
-
-    def shown(value: float | None) -> str:
-        return "undefined" if value is None else f"{value:.2f}"
+    from ..report.table import aligned, shown
 
     header = ["task", "metric", *done.evaluations, "best epoch", "trainable"]
     lines = []
@@ -113,9 +110,8 @@ def _text(material: "Material", done: "Trained", run: Path) -> str:
         )
     )
     loaded = "" if material.encoded.encoder_loaded or not distinct else "; encoder not loaded"
-    speed = (
-        f"train: {done.fit.steps:,} batches, {1000 * done.fit.seconds_per_batch:.1f} ms each, {done.fit.seconds:.1f} s"
-    )
+    fitted = done.fit
+    speed = f"train: {fitted.batches:,} batches, {1000 * fitted.seconds_per_batch:.1f} ms each, {fitted.seconds:.1f} s"
     return "\n".join([aligned(header, lines), "", stored + loaded, speed, f"saved: {run}"])
 
 

@@ -4,6 +4,7 @@ Never `str.splitlines`: U+2028, U+0085 and their like are characters of a word h
 """
 
 import gzip
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,9 +14,14 @@ from tempfile import NamedTemporaryFile
 
 from ..errors import DataError
 
-__all__ = ["BOM", "Target", "body", "lines", "stem", "write_text"]
+__all__ = ["BOM", "TEXTS", "Target", "body", "is_text", "lines", "stem", "text_files", "text_of", "write_text"]
+
+log = logging.getLogger("encodeonce")
 
 BOM = "\ufeff"
+
+TEXTS = (".txt", ".text", ".md")
+"""Files that hold one running text; ".gz" may follow."""
 
 Target = str | Path | BufferedIOBase
 """Where to write: a path, or an open binary stream such as `sys.stdout.buffer`."""
@@ -41,6 +47,38 @@ def lines(path: str | Path) -> Iterator[str]:
                 if not line:
                     continue
             yield line
+
+
+def is_text(path: Path) -> bool:
+    """Whether a path ends as a file of one running text does."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower() in TEXTS
+
+
+def text_files(folder: Path) -> list[Path]:
+    """Every such file below a folder, in order of path; others are counted in a warning, hidden ones apart.
+
+    DataError naming the folder where it holds none.
+    """
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    found = [file for file in files if is_text(file)]
+    if not found:
+        raise DataError(f"{folder} holds no text: no file ends in {', '.join(TEXTS)} (or these with .gz).")
+    other = [file for file in files if not is_text(file) and not file.name.startswith(".")]
+    if other:
+        log.warning(
+            "%s: %d of %d files are no texts (%s) and are left out, the first %s. Give them by themselves.",
+            folder,
+            len(other),
+            len(files),
+            ", ".join(TEXTS),
+            other[0].relative_to(folder),
+        )
+    return found
+
+
+def text_of(path: Path) -> str:
+    """A file as it is, a byte order mark apart."""
+    return "".join(line for line in lines(path) if line != BOM)
 
 
 @contextmanager

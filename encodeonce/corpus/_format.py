@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
+from ._files import is_text
 
 __all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_empty_pair"]
 
@@ -58,4 +59,4 @@ def refuse_empty_pair(pair: str | None, place: str) -> None:
 def holds_texts(folder: str | Path) -> bool:
     """Whether a folder is one of text files, not a saved Dataset."""
     saved = any((Path(folder) / name).exists() for name in ("dataset_info.json", "dataset_dict.json", "state.json"))
-    return not saved and next(Path(folder).rglob("*.txt"), None) is not None
+    return not saved and any(map(is_text, Path(folder).rglob("*")))

@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError
 from ..types import Document
+from ._files import text_files, text_of
 from ._format import Format
 
 __all__ = ["FORMATS", "read"]
 
 
 def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) -> list[Document]:
-    """Every `.txt` file below `path`, in the order of their names; `meta` has "category_path", the folders between.
+    """Every text below `path` (.txt, .text, .md, or these with .gz) in the order of their names; `meta` has
+    "category_path", the folders between.
 
     A file of white space is a document with an empty text: who needs a text counts these.
-    DataError for a file that is not UTF-8, ConfigError where `path` is no folder.
+    DataError for a file that is not UTF-8 and where there is none, ConfigError where `path` is no folder.
     """
     folder = Path(path)
     if columns:
@@ -22,14 +24,11 @@ def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) ->
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder.")
     found = []
-    for file in sorted(folder.rglob("*.txt")):
+    for file in text_files(folder):
         inside = file.relative_to(folder)
-        try:
-            text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as problem:
-            raise DataError(f"{file}: not UTF-8 at byte {problem.start}.") from None
         meta = {"category_path": list(inside.parent.parts)}
-        found.append(Document(inside.with_suffix("").as_posix(), text=text, meta=meta, place=str(file)))
+        name = Path(inside.as_posix().removesuffix(".gz")).with_suffix("").as_posix()
+        found.append(Document(name, text=text_of(file), meta=meta, place=str(file)))
     return found
 
 

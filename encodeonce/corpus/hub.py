@@ -6,6 +6,7 @@ from typing import Any
 
 from ..errors import ConfigError, DataError, MissingExtra
 from ..types import Document
+from ._files import TEXTS
 from ._format import Format
 from .jsonl import document
 
@@ -72,7 +73,8 @@ def _opened(source: Any) -> tuple[Any, str]:
         return source, type(source).__name__
     if not any((Path(source) / mark).is_file() for mark in ("state.json", "dataset_dict.json")):
         raise DataError(
-            f"{source} is no folder written by save_to_disk: neither state.json nor dataset_dict.json is there."
+            f"{source} is no folder written by save_to_disk: neither state.json nor dataset_dict.json is there. "
+            f"A folder of texts holds {', '.join(TEXTS)} files."
         )
     return _import().load_from_disk(str(source)), str(source)
 

@@ -6,7 +6,6 @@ Axes: N documents   H levels of the taxonomy   V width of a word vector
 """
 
 import csv
-import gzip
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from jaxtyping import Float, Int
 
 from ..errors import ConfigError, DataError
 from ..types import Document
+from ._files import text_of
 
 __all__ = ["Mapped", "Taxonomy", "map_category", "names_of", "path_of", "read_taxonomy"]
 
@@ -117,8 +117,7 @@ def read_taxonomy(path: str | Path) -> list[Path_]:
     object name -> list of nodes (what FastDoc's authors published). Raises DataError with file:line.
     """
     path = Path(path)
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    text = raw.decode("utf-8-sig")
+    text = text_of(path)
     suffix = Path(str(path).removesuffix(".gz")).suffix
     if suffix == ".json":
         found = _of_json(text, path)
@@ -134,7 +133,10 @@ def read_taxonomy(path: str | Path) -> list[Path_]:
 
 
 def _of_json(text: str, path: Path) -> list[Path_]:
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise DataError(f"{path}:{problem.lineno}:{problem.colno}: bad JSON: {problem.msg}.") from None
     if not isinstance(values, dict):
         raise DataError(f"{path}: a {type(values).__name__}; it must be an object: name -> list of nodes.")
     bad = next(
@@ -148,6 +150,9 @@ def _of_json(text: str, path: Path) -> list[Path_]:
 def _of_table(text: str, path: Path) -> list[Path_]:
     rows = list(csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE))
     columns = set(rows[0]) if rows else set()
+    short = next((n for n, row in enumerate(rows, 2) if None in row.values()), None)
+    if short is not None:
+        raise DataError(f"{path}:{short}: fewer values than the header has columns.")
     if {"group", "archive", "name"} <= columns:
         return [(row["group"], row["archive"], row["name"]) for row in rows]
     if not {"code", "label", "parent"} <= columns:

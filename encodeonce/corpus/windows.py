@@ -95,4 +95,5 @@ def _runs(costs: np.ndarray, size: int, overlap: int) -> Iterator[tuple[int, int
         yield first, stop
         if stop == len(costs):
             return
-        first = max(int(np.searchsorted(until, until[stop] - overlap)), first + 1)
+        # as far back as the overlap says, and so near that the next word fits
+        first = min(stop, int(np.searchsorted(until, max(until[stop] - overlap, until[stop + 1] - size))))

@@ -1,6 +1,6 @@
 """Decoders that read a memory of states, and the two ways of writing an answer with one: greedily, or with beams.
 
-Axes: B items   T pieces of the output so far   M states of an item's memory   D width   V vocabulary
+Axes: B items   T pieces given   S pieces given and in the cache   M states of an item's memory   D width   V vocabulary
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,6 @@ class Decoder(nn.Module, ABC):
     end: int
     longest: int | None = None
 
-    @abstractmethod
     def forward(
         self,
         ids: Int[Tensor, "B T"],
@@ -36,10 +35,20 @@ class Decoder(nn.Module, ABC):
     ) -> Float[Tensor, "B T V"]:
         """A logit for every piece that may follow. `real` marks the given pieces, those in the cache too, that are no
         padding; padding stands before them. With a `cache`, `ids` are only the new ones."""
+        given = {"attention_mask": real, "encoder_hidden_states": memory, "encoder_attention_mask": readable}
+        return self.logits(ids, real, {**given, "cache": cache, "use_cache": cache is not None})
 
     @abstractmethod
+    def logits(
+        self, ids: Int[Tensor, "B T"], real: Bool[Tensor, "B S"] | None, given: dict[str, Any]
+    ) -> Float[Tensor, "B T V"]:
+        """What `forward` gives, by a model of `transformers`; `given` is all else that it is called with."""
+
     def new_cache(self) -> Any:
         """For one output, step by step."""
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     @abstractmethod
     def fresh(self) -> list[nn.Parameter]:

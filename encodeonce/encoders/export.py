@@ -33,7 +33,7 @@ TOLERANCE = 1e-5
 @dataclass(frozen=True)
 class Export:
     """What was written: tensors in all, `changed` of them, whether piece vectors are those of the base bit for bit, and
-    whether the masked-language head of the base was written (None: it has none)."""
+    whether a trained masked-language head was written (None: none was given; False: the base has no place for it)."""
 
     folder: str
     tensors: int

@@ -1,6 +1,6 @@
 """The decoder of T5 and T5.1.1 (Raffel et al. 2020) with its output head, tied or not, scaled or not (spec B8).
 
-Axes: B items   T pieces   M states of a memory   D width   V vocabulary
+Axes: B items   T pieces   S pieces, those in a cache too   V vocabulary
 """
 
 import copy
@@ -43,24 +43,11 @@ class T5Decoder(Decoder):
         self.table = None
         object.__setattr__(self, "_shared", table)  # no module of this one: its owner saves and trains it
 
-    def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        memory: Float[Tensor, "B M D"],
-        readable: Bool[Tensor, "B M"],
-        real: Bool[Tensor, "B S"] | None = None,
-        cache: Any = None,
+    def logits(
+        self, ids: Int[Tensor, "B T"], real: Bool[Tensor, "B S"] | None, given: dict[str, Any]
     ) -> Float[Tensor, "B T V"]:
         table: Any = self._shared if self.table is None else self.table
-        states = self.body(
-            inputs_embeds=table(ids),
-            attention_mask=real,
-            encoder_hidden_states=memory,
-            encoder_attention_mask=readable,
-            cache=cache,
-            use_cache=cache is not None,
-        ).last_hidden_state
-        states = states * self.scale
+        states = self.body(inputs_embeds=table(ids), **given).last_hidden_state * self.scale
         return states @ table.weight.T if self.head is None else self.head(states)
 
     def named_weights(self) -> dict[str, Tensor]:
@@ -71,11 +58,6 @@ class T5Decoder(Decoder):
         if self.head is not None:
             named["lm_head.weight"] = self.head.weight.detach()
         return named
-
-    def new_cache(self) -> Any:
-        from transformers import DynamicCache, EncoderDecoderCache
-
-        return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def fresh(self) -> list[nn.Parameter]:
         return []

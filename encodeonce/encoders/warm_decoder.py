@@ -2,7 +2,7 @@
 
 For the families of which `transformers` has a causal model with cross-attention: BERT, RoBERTa, XLM-R, ELECTRA.
 
-Axes: B items   T pieces   M states of a memory   D width   V vocabulary
+Axes: B items   T pieces   S pieces, those in a cache too   V vocabulary
 """
 
 from pathlib import Path
@@ -56,29 +56,11 @@ class WarmDecoder(Decoder):
         model, missing = load_and_grow("AutoModelForCausalLM", folder, NEW, **options)
         return cls(model, start, end, frozenset(missing))
 
-    def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        memory: Float[Tensor, "B M D"],
-        readable: Bool[Tensor, "B M"],
-        real: Bool[Tensor, "B S"] | None = None,
-        cache: Any = None,
+    def logits(
+        self, ids: Int[Tensor, "B T"], real: Bool[Tensor, "B S"] | None, given: dict[str, Any]
     ) -> Float[Tensor, "B T V"]:
         positions = None if real is None else ranks(real)[:, -ids.shape[1] :] + self._first
-        return self.model(
-            input_ids=ids,
-            attention_mask=real,
-            position_ids=positions,
-            encoder_hidden_states=memory,
-            encoder_attention_mask=readable,
-            cache=cache,
-            use_cache=cache is not None,
-        ).logits
-
-    def new_cache(self) -> Any:
-        from transformers import DynamicCache, EncoderDecoderCache
-
-        return EncoderDecoderCache(DynamicCache(), DynamicCache())
+        return self.model(input_ids=ids, position_ids=positions, **given).logits
 
     def fresh(self) -> list[nn.Parameter]:
         return [parameter for name, parameter in self.model.named_parameters() if name in self._fresh]

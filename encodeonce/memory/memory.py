@@ -242,8 +242,11 @@ class Memory:
     def hits(self) -> tuple[Counter[str], Counter[str]]:
         """How often each passage was found, and how often it gave the answer, of those that are still there."""
         kept = self._hits()
-        counts = Counter(kept["found"]) + self._found, Counter(kept["answered"]) + self._answered
-        return tuple(Counter({one: n for one, n in count.items() if one in self}) for count in counts)  # type: ignore[return-value]
+        found, answered = (
+            Counter({one: n for one, n in (Counter(kept[name]) + noted).items() if one in self})
+            for name, noted in (("found", self._found), ("answered", self._answered))
+        )
+        return found, answered
 
     def save_hits(self) -> None:
         """Add what `count` noted to hits.json, and begin again from nothing."""

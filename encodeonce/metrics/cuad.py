@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ..errors import DataError
+
 __all__ = ["Clause", "Curve", "cuad", "similar"]
 
 THRESHOLDS = (*(step / 100 for step in range(99, 0, -1)), 0.001, 0.0)
@@ -36,16 +38,20 @@ def _words(text: str) -> set[str]:
 
 
 def similar(predicted: str, gold: str, parties: bool = False) -> bool:
-    """Whether a prediction is that clause: half of the words of both are common to both."""
+    """Whether a prediction is that clause: half of the words of both are common to both. With `parties` also one that
+    holds the gold letter by letter, as the published script has it."""
     one, two = _words(predicted), _words(gold)
-    if parties and gold.lower() in predicted.lower():
+    if parties and gold in predicted:
         return True
     return bool(one | two) and len(one & two) / len(one | two) >= JACCARD
 
 
 def cuad(clauses: Sequence[Clause]) -> Curve:
     """All questions pooled. At each confidence a prediction counts if its probability is higher and its text not empty;
-    equal texts count once, the later probability holding. The area ends at the largest recall that is reached."""
+    equal texts count once, the later probability holding. The area ends at the largest recall that is reached.
+    DataError where no question has an answer: there is no recall then."""
+    if not any(clause.gold for clause in clauses):
+        raise DataError(f"none of {len(clauses)} questions has a gold answer, so recall is not defined.")
     counted = [dict(clause.predicted) for clause in clauses]
     points = [(0.0, 1.0)]
     for threshold in THRESHOLDS:
@@ -56,7 +62,7 @@ def cuad(clauses: Sequence[Clause]) -> Curve:
             hit, missed = hit + sum(met), missed + len(met) - sum(met)
             false += sum(not any(similar(text, due, clause.parties) for due in clause.gold) for text in shown)
         if hit + false:  # nothing predicted has no precision
-            points.append((hit / (hit + missed) if hit + missed else 0.0, hit / (hit + false)))
+            points.append((hit / (hit + missed), hit / (hit + false)))
     best, kept = 0.0, []
     for recall, precision in reversed(points):
         best = max(best, precision)

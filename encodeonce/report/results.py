@@ -1,6 +1,6 @@
 """One results row, everywhere: what `compare` appends, `evaluate --json` prints and every table and plot reads.
 
-A file of rows is JSON Lines, one object a line, appended and synced row by row: a killed run keeps each finished row.
+A file of rows is JSON Lines, one object a line, appended and synced as rows are finished: a killed run keeps them.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import DataError
 from ..train.atomic import write_bytes
 
-__all__ = ["ResultsRow", "append_row", "latest", "now", "read_rows", "surroundings", "write_rows"]
+__all__ = ["ResultsRow", "append_row", "append_rows", "latest", "now", "read_rows", "surroundings", "write_rows"]
 
 log = logging.getLogger("encodeonce")
 
@@ -28,8 +28,9 @@ log = logging.getLogger("encodeonce")
 class ResultsRow:
     """One number and all that is needed to know what it is. Unknown is None, never 0.
 
-    `value` is 0-100 where the field reports per cent. `variant` holds what distinguishes this row from the method's
-    defaults, as "key=value" pairs with spaces between. `n` is the number of examples `value` is computed over.
+    `value` is 0-100 where the field reports per cent, None where the score is undefined. `variant` holds what
+    distinguishes this row from the method's defaults, as "key=value" pairs with spaces between. `n` is the number of
+    examples `value` is computed over.
 
     Times are wall seconds. The frozen encoder's pass over what a method reads from the store is in none of them but its
     own: over all items (`encode_s`), over a batch of training and divided by the epochs that it serves
@@ -47,7 +48,7 @@ class ResultsRow:
     seed: int | None
     split: str
     metric: str
-    value: float
+    value: float | None
     n: int | None = None
     train_s_per_batch: float | None = None
     train_s_total: float | None = None
@@ -97,11 +98,16 @@ class ResultsRow:
 
 def append_row(path: Path, row: ResultsRow) -> None:
     """Add one row and sync it to the disk. A half-written last line left by a killed writer is cut off first."""
+    append_rows(path, [row])
+
+
+def append_rows(path: Path, rows: Iterable[ResultsRow]) -> None:
+    """The same for rows that belong together: all are computed before the first is written, in one write."""
+    lines = b"".join(map(_line, rows))
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = _line(row)
     with open(path, "a+b") as file:
         _cut_half_line(file, path)
-        file.write(line)
+        file.write(lines)
         file.flush()
         os.fsync(file.fileno())
 

@@ -22,7 +22,7 @@ __all__ = [
     "markdown",
     "scores",
     "seconds",
-    "training_ms",
+    "shown",
     "training_seconds",
 ]
 
@@ -52,6 +52,7 @@ def scores(
     rows: Sequence[ResultsRow], split: str = "test", metrics: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, dict[str, Score]]:
     """task -> method -> Score over the seeds of `split`, in the order of the rows; a later row of a cell replaces it.
+    An undefined value is in no score, and a method without any in no task.
 
     Of several metrics of a task the one of its first row counts, or those that `metrics` lists for it: a task of
     several stands once for each, as "task metric". A method whose rows come in several variants (company aside, and
@@ -61,7 +62,9 @@ def scores(
     label, column = labels(chosen), columns(chosen)
     table: dict[str, dict[str, list[float]]] = {}
     for row in chosen:
-        table.setdefault(column(row), {}).setdefault(label(row), []).append(row.value)
+        by = table.setdefault(column(row), {})
+        if row.value is not None:
+            by.setdefault(label(row), []).append(row.value)
     return {task: {name: Score(tuple(values)) for name, values in by.items()} for task, by in table.items()}
 
 
@@ -180,7 +183,7 @@ def comparison(
     return [header[c] for c in used], [[line[c] for c in used] for line in lines]
 
 
-def training_ms(row: ResultsRow) -> float | None:
+def _training_ms(row: ResultsRow) -> float | None:
     """Milliseconds of training on a batch, the encoder's share of its pass included."""
     return _sum_ms(row.train_s_per_batch, row.train_encoder_s_per_batch)
 
@@ -206,7 +209,7 @@ def _ms(value: float | None) -> float | None:
 
 EFFICIENCY: tuple[tuple[str, Callable[[ResultsRow], float | None], Callable[[float], str]], ...] = (
     ("ms/batch", lambda row: _ms(row.train_s_per_batch), "{:.1f}".format),
-    ("ms/batch + encoding", lambda row: training_ms(row) if row.train_encoder_s_per_batch else None, "{:.1f}".format),
+    ("ms/batch + encoding", lambda row: _training_ms(row) if row.train_encoder_s_per_batch else None, "{:.1f}".format),
     ("train s", lambda row: row.train_s_total, "{:.1f}".format),
     ("encode s", lambda row: row.encode_s, "{:.1f}".format),
     ("infer ms/batch", lambda row: _ms(row.infer_s_per_batch), "{:.1f}".format),
@@ -243,6 +246,11 @@ def _published(value: "float | Sequence[float] | None") -> str:
         return ""
     mean, *sd = [value] if isinstance(value, (int, float)) else value
     return f"{mean:.2f}" + "".join(f" ± {one:.2f}" for one in sd)
+
+
+def shown(value: float | None) -> str:
+    """A score with two digits."""
+    return "undefined" if value is None else f"{value:.2f}"
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

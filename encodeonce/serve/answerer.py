@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..corpus.windows import in_source
 from ..encoders.pooled import Pooled
+from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError, SpecMismatch
 from ..memory import Memory
 from ..retrieval import Hit, Retriever
@@ -74,16 +75,18 @@ class Answerer:
         memory: str | Path | None = None,
         *,
         encoder: str | None = None,
+        vectors: str | None = None,
         retriever: str = "auto",
         k: int = 10,
         size: int = 8,
     ) -> "Answerer":
         """A saved reader over its memory (by default RUN/memory), ready to answer; everything is loaded.
 
+        `encoder` and `vectors` say where the encoders of the reader and of the memory's vectors are now (`pooled_for`).
         `retriever` is "dense", "bm25" or "auto": dense where the memory has vectors. Raises RunError for what is no
         saved reader, SpecMismatch naming each difference where the memory was made by another model or revision.
         """
-        held = load_reader(Path(run), encoder)
+        held = load_reader(run, encoder)
         opened = Memory.open(Path(run) / "memory" if memory is None else memory, held.spec)
         if opened.form != held.method.form:
             raise SpecMismatch(
@@ -91,7 +94,8 @@ class Answerer:
                 "Build the memory from this run."
             )
         states = opened.states if held.method.plan.stored else None
-        return cls(MemoryReader(held.method, held.encoder, states, size), opened, finder(opened, retriever, encoder), k)
+        found = finder(opened, retriever, vectors, held.encoder)
+        return cls(MemoryReader(held.method, held.encoder, states, size), opened, found, k)
 
     def ask(self, question: str | Question) -> Answered:
         """One question."""
@@ -114,8 +118,13 @@ class Answerer:
         return Answered(question, answer, answer if passage is None else in_source(answer, passage), passage, hits)
 
 
-def finder(memory: Memory, name: str = "auto", encoder: str | None = None) -> Retriever:
-    """The retriever called `name` over all passages of a memory. ConfigError for "dense" where it has no vectors."""
+def finder(
+    memory: Memory, name: str = "auto", encoder: str | None = None, beside: Pretrained | None = None
+) -> Retriever:
+    """The retriever called `name` over all passages of a memory; `encoder` and `beside` as `pooled_for`.
+
+    ConfigError for "dense" where it has no vectors.
+    """
     if name not in ("auto", "dense", "bm25"):
         raise ConfigError(f"retriever={name!r} is not known. There is: auto, dense, bm25.")
     if name == "bm25" or (name == "auto" and memory.vectors is None):
@@ -123,11 +132,14 @@ def finder(memory: Memory, name: str = "auto", encoder: str | None = None) -> Re
     if memory.vectors is None:
         raise ConfigError(f"{memory.path} has no vectors. Use retriever='bm25', or build it with vectors.")
     spec = memory.vectors.spec
-    return Dense.over(memory.vectors, memory.documents(memory.passages), pooled_for(spec, encoder))
+    return Dense.over(memory.vectors, memory.documents(memory.passages), pooled_for(spec, encoder, beside))
 
 
-def pooled_for(spec: Spec, name: str | None = None) -> Pooled:
-    """The encoder that made vectors of this Spec; no weights are loaded."""
+def pooled_for(spec: Spec, name: str | None = None, beside: Pretrained | None = None) -> Pooled:
+    """The encoder that made vectors of this Spec, by this name; by default where `beside` is, if that has the same
+    weights, else by the name it had. No weights are loaded."""
+    if name is None and beside is not None and beside.spec().weights == spec.weights:
+        name = beside.name
     pooling, _, scaled = spec.pooling.partition("+")
     return Pooled(encoder_for(spec, name), spec.unit, pooling, normalize=bool(scaled))
 

@@ -42,7 +42,7 @@ class ReaderRun:
         return self.encoder.spec(list(stored), self.dtype) if stored else None
 
 
-def save_reader(run: ReaderRun, folder: Path) -> None:
+def save_reader(run: ReaderRun, folder: str | Path) -> None:
     """Write the run."""
     stored = run.method.plan.stored
     spec = run.encoder.spec(list(stored) if stored else "last", run.dtype)
@@ -57,15 +57,15 @@ def save_reader(run: ReaderRun, folder: Path) -> None:
         "data": dict(run.data),
         "command": run.command,
     }
-    put(folder, config, run.method.modules_of(), lambda _: _readme(run, spec))
+    put(Path(folder), config, run.method.modules_of(), lambda _: _readme(run, spec))
 
 
-def load_reader(folder: Path, encoder: str | None = None) -> ReaderRun:
+def load_reader(folder: str | Path, encoder: str | None = None) -> ReaderRun:
     """A saved reader with its encoder, by the name it had or that is given. Loads the encoder's weights.
 
     Raises RunError naming a missing or changed file, another method, and each difference of the encoder.
     """
-    config, weights = take(folder, [METHOD])
+    config, weights = take(Path(folder), [METHOD])
     try:
         spec, design = Spec.from_json(config["spec"]), Design(**config["variant"])
         model = encoder_for(spec, encoder)

@@ -1,6 +1,7 @@
 """A trained reader of memory (`methods.lumen`) with its encoder and a memory: what an `Answerer` asks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -23,9 +24,10 @@ class MemoryReader:
         self.method, self.encoder, self.states, self.size = method, encoder, states, size
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """One a question, in order. NotStored for a passage that the store does not hold."""
+        """One a question, in order; gold answers are not looked at. NotStored for a passage that is not stored."""
         method, found = self.method.eval(), []
-        examples = method.read(questions, self.encoder, self.states)
+        bare = [replace(question, answers=()) for question in questions]
+        examples = method.read(bare, self.encoder, self.states)
         with torch.no_grad():
             for batch in method.batches(examples, size=self.size, order=None):
                 found += [answer["answer"] for answer in method.predict(batch)]

@@ -25,7 +25,7 @@ from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
 from .log import RunLog
-from .optim import groups_of, optimiser_and_schedule, total_steps
+from .optim import count_parameters, groups_of, moments_of, optimiser_and_schedule, state_of, total_steps
 from .randomness import generator_states, restore_generators, seed_generators
 from .settings import HARMLESS, Settings
 from .upper import Upper, UpperSteps
@@ -43,13 +43,15 @@ class Fit:
 
     `epochs` has one entry an epoch: epoch (from 1), step, loss (mean over its batches), dev scores by task and metric.
     `best[task]` names the epoch kept and its deciding score, the mean over the tasks that share its weights. Times are
-    wall seconds: a batch's includes waiting for its data, `seconds` includes scoring dev. `parameters` counts what is
+    wall seconds: a batch's includes waiting for its data, `seconds` includes scoring dev. `steps` are the optimiser's,
+    `batches` those that they took, of all epochs. `parameters` counts what is
     trained, by task and in all ("total"); what tasks share counts for each of them, and once in all.
     """
 
     epochs: list[dict[str, Any]]
     best: dict[str, dict[str, Any]]
     steps: int
+    batches: int
     seconds: float
     seconds_per_batch: float
     parameters: dict[str, int]
@@ -285,14 +287,10 @@ class _Loop:
         for name, best in at.best.items():
             if self.dev is not None and best["value"] is None:
                 log.warning("task %s: its score on dev was never defined; epoch %d is kept", name, best["epoch"])
-        counts = {
-            name: sum(p.numel() for p in module.parameters() if p.requires_grad)
-            for name, module in self.modules.items()
-        }
         tasks = [(task, name) for name in self.modules for task in self.method.tasks_of(name)]
         best = {task: at.best[name] for task, name in tasks if name in at.best}
-        parameters = {**{task: counts[name] for task, name in tasks}, "total": sum(counts.values())}
-        return Fit(at.epochs, best, at.step, at.seconds, at.step_seconds / max(1, at.batches), parameters)
+        parameters = count_parameters(self.method)
+        return Fit(at.epochs, best, at.step, at.batches, at.seconds, at.step_seconds / max(1, at.batches), parameters)
 
     def origin(self) -> dict[str, Any]:
         """What must be the same when a run goes on."""
@@ -313,15 +311,14 @@ class _Loop:
             return
         tensors = {f"model/{n}/{k}": t for n, module in self.modules.items() for k, t in module.state_dict().items()}
         tensors |= {f"best/{n}/{k}": t for n, weights in self.best_weights.items() for k, t in weights.items()}
-        optimiser = self.optimiser.state_dict()
-        tensors |= {f"optimiser/{i}/{k}": t for i, moments in optimiser["state"].items() for k, t in moments.items()}
+        tensors |= {f"optimiser/{key}": tensor for key, tensor in moments_of(self.optimiser).items()}
         random_tensors, random_values = generator_states()
         tensors |= {f"random/{key}": tensor for key, tensor in random_tensors.items()}
         values = {
             "step": self.at.step,
             "progress": asdict(self.at),
             "order_now": self.order.bit_generator.state,
-            "groups": optimiser["param_groups"],
+            "groups": self.optimiser.state_dict()["param_groups"],
             "schedule": {k: v for k, v in self.schedule.state_dict().items() if not callable(v)},
             "random": random_values,
         }
@@ -349,10 +346,7 @@ class _Loop:
             module.load_state_dict(_under(found.tensors, f"model/{name}/"))
             if best := _under(found.tensors, f"best/{name}/"):
                 self.best_weights[name] = best
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in _under(found.tensors, "optimiser/").items():
-            index, _, moment = key.partition("/")
-            moments.setdefault(int(index), {})[moment] = tensor
+        moments = state_of(_under(found.tensors, "optimiser/"))
         groups = [{**group, **_pairs(group)} for group in values["groups"]]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
         self.schedule.load_state_dict(dict(values["schedule"]))

@@ -5,17 +5,17 @@ back (Smith and Topin 2017). A first beta that is set stays where it is.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Adafactor, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
 from . import Trainee
 from .settings import Settings
 
-__all__ = ["groups_of", "optimiser_and_schedule", "total_steps"]
+__all__ = ["count_parameters", "groups_of", "moments_of", "optimiser_and_schedule", "state_of", "total_steps"]
 
 Group = tuple[Sequence[nn.Parameter], float]
 """Parameters and their peak rate."""
@@ -24,6 +24,30 @@ Group = tuple[Sequence[nn.Parameter], float]
 def total_steps(n_batches: int, settings: Settings) -> int:
     """Optimiser steps of a whole run of `n_batches` an epoch: an epoch's last step may take fewer of them."""
     return math.ceil(n_batches / settings.gradient_accumulation_steps) * settings.num_train_epochs
+
+
+def count_parameters(method: Trainee) -> dict[str, int]:
+    """What is trained, by task and in all ("total"): what tasks share counts for each of them, and once in all."""
+    counts = {
+        name: sum(p.numel() for p in module.parameters() if p.requires_grad)
+        for name, module in method.modules_of().items()
+    }
+    return {**{task: n for name, n in counts.items() for task in method.tasks_of(name)}, "total": sum(counts.values())}
+
+
+def moments_of(optimiser: Optimizer) -> dict[str, Tensor]:
+    """An optimiser's tensors, named PARAMETER/MOMENT by the parameter's number."""
+    state = optimiser.state_dict()["state"]
+    return {f"{i}/{moment}": tensor for i, own in state.items() for moment, tensor in own.items()}
+
+
+def state_of(moments: Mapping[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """The inverse of `moments_of`, as `load_state_dict` takes it."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in moments.items():
+        i, _, moment = name.partition("/")
+        state.setdefault(int(i), {})[moment] = tensor
+    return state
 
 
 def groups_of(method: Trainee, names: Iterable[str], settings: Settings) -> list[Group]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, DataError
 from . import SplitExamples, TwoLevel
+from .optim import moments_of, state_of
 
 __all__ = ["Upper", "UpperSteps"]
 
@@ -97,17 +98,11 @@ class UpperSteps:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Values and tensors for a checkpoint."""
-        moments = {} if self.optimiser is None else self.optimiser.state_dict()["state"]
-        tensors = {f"{i}/{k}": t for i, own in moments.items() for k, t in own.items()}
+        tensors = {} if self.optimiser is None else moments_of(self.optimiser)
         return {"at_epoch": self.at_epoch, "taken": self.taken}, tensors
 
     def restore(self, values: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """The inverse of `state`."""
         self.at_epoch, self.taken, self.batches = values["at_epoch"], values["taken"], None
-        if self.optimiser is None:
-            return
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
-            index, _, moment = key.partition("/")
-            moments.setdefault(int(index), {})[moment] = tensor
-        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+        if self.optimiser is not None:
+            self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state_of(tensors)})

@@ -250,10 +250,28 @@ def quality(found: Mapping[str, Any]) -> list[str]:
         ]
         parts += [
             f"### Killed while encoding\n\n`kill -9` at random moments of a pass of {one['undisturbed_s']:.0f} s, then "
-            f"the same command again: {one['byte_equal']} of {len(lines)} stores end byte-equal to an undisturbed one.",
+            f"the same command again: {one['byte_equal']} of {len(lines)} stores end byte-equal to an undisturbed one. "
+            f"{sum(trial['ended_before'] for trial in one['trials'])} of the passes had ended before they were killed.",
             markdown(["killed after s", "MB left", "byte-equal"], lines),
         ]
+    if "plan" in found:
+        parts += forecasts(found["plan"])
     return parts
+
+
+def forecasts(one: Mapping[str, Any]) -> list[str]:
+    """The table of plan.json: medians of the rounds that count."""
+    counted = [line for line in one["rounds"] if line["others_cores"] <= 0.1]
+    lines = []
+    for name, ratio in one["ratios"].items():
+        said, done = (median(line[half][name] for line in counted) for half in ("predicted", "actual"))
+        lines.append([name, f"{said:,.2f}", f"{done:,.2f}", f"{ratio:.2f}"])
+    return [
+        f"### Forecasts of `plan`\n\n{one['sentences']:,} sentences, a budget of {one['budget_s']:.0f} s; medians of "
+        f"{len(counted)} of {len(one['rounds'])} rounds, those in which others used at most a tenth of a core. "
+        "Seconds, but for bytes and the two break-even points; the goal is a ratio from 0.8 to 1.25.",
+        markdown(["", "forecast", "then", "ratio"], lines),
+    ]
 
 
 def speed() -> list[str]:

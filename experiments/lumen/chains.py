@@ -1,13 +1,14 @@
 """Generative LUMEN with a T5.1.1 from scratch, on a built task in which a passage must be read with the question.
 
-    python experiments/lumen/chains.py [--seeds 42,43,44] [--questions 6000] [--pretraining 12000]
+    python experiments/lumen/chains.py [--seeds 42,43,44] [--questions 6000] [--pretraining 12000] [--epochs 5]
+                                       [--rows chains.jsonl]
 
 A passage says of six people what they have: "ana has a red key . bob has a blue cup ...". A question names one of them
 and asks who else has a thing of the same colour: there is one, and nothing in the passage says which of the six will be
 asked about. Another passage is about others. First the whole T5 learns, once, to restore words left out of passages and
 to say what somebody named has; then the encoder is cut. The memory is what it was after that; question encoder, live
-blocks and decoder are trained. A row of chains.jsonl is one number of one run; what is there is not run again. One
-thread.
+blocks and decoder are trained. A row of chains.jsonl is one number of one run; what is there is not run again. Rows of
+other sizes belong into another file. One thread.
 """
 
 import argparse
@@ -34,7 +35,6 @@ from encodeonce.types import Answer, Passage, Question
 
 HERE = Path(__file__).parent
 WORK = HERE.parents[1] / ".work" / "chains"
-ROWS = HERE / "chains.jsonl"
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 COLOURS = ["red", "blue", "green", "white", "black", "brown", "pink", "grey", "gold", "silver", "violet", "orange"]
 THINGS = ["key", "cup", "box", "hat", "ring", "book", "lamp", "coat", "bell", "drum", "rope", "sail", "coin", "shoe"]
@@ -139,7 +139,11 @@ def pretrained(count: int) -> Path:
 
 def run(options: dict[str, Any], seed: int, arguments: argparse.Namespace) -> None:
     label = " ".join(f"{key}={value}" for key, value in options.items())
-    if any(row.variant == label and row.seed == seed for row in read_rows(ROWS)):
+    rows = read_rows(arguments.rows)
+    sizes = " ".join(f"--{name} {getattr(arguments, name)}" for name in ("questions", "pretraining", "epochs"))
+    if other := next((row for row in rows if not (row.command or "").endswith(sizes)), None):
+        raise SystemExit(f"{arguments.rows} holds rows of {other.command!r}, not of {sizes}: name another, --rows FILE")
+    if any(row.variant == label and row.seed == seed for row in rows):
         return
     began, design = now(), Design(reader="generate", question_pieces=8, longest_answer=3, **options)
     encoder = design.encoder(pretrained(arguments.pretraining))
@@ -152,7 +156,7 @@ def run(options: dict[str, Any], seed: int, arguments: argparse.Namespace) -> No
         )
         store.fill([passage_document(p) for own in splits.values() for q in own for p in q.passages], encoder)
     read = {split: method.read(own, encoder, store) for split, own in splits.items()}
-    home = WORK / "runs" / f"{label.replace(' ', '_')}-{seed}-{arguments.questions}-{arguments.epochs}"
+    home = WORK / "runs" / "-".join([label, str(seed), *sizes.split()[1::2]])
     scorers = {"answer": AnswerScorer()}
     done = fit(method, read["train"], scorers, settings(seed, arguments.epochs), dev=read["dev"], folder=home)
     found = evaluate(method, read["test"], scorers, 64)
@@ -175,10 +179,10 @@ def run(options: dict[str, Any], seed: int, arguments: argparse.Namespace) -> No
         infer_s_per_batch=found.seconds_per_batch,
         params_trainable=done.parameters["total"],
         started=began,
-        command=f"python experiments/lumen/chains.py --seeds {seed} --questions {arguments.questions}",
+        command=f"python experiments/lumen/chains.py --seeds {seed} {sizes}",
         **surroundings(),
     )
-    append_row(ROWS, row)
+    append_row(arguments.rows, row)
     print(f"seed {seed} {label}: EM {value:.1f}")
 
 
@@ -188,6 +192,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=6000)
     parser.add_argument("--pretraining", type=int, default=12000)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--rows", type=Path, default=HERE / "chains.jsonl")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for seed in map(int, arguments.seeds.split(",")):

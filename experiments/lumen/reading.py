@@ -5,7 +5,8 @@
 
 Parts, in this order where none is named: curve (live 0, 1, 2, 3, 6 at the paper's cut), search (cut and start blocks on
 dev, one seed), best (the search's choice), ablations (at live = 2), transfer (to reviews), timing. A row of rows.jsonl
-is one number of one run; runs whose rows are there are not run again, and a run that was stopped goes on. One thread.
+is one number of one run; runs whose rows are there are not run again, and a run that was stopped goes on. Rows of other
+sizes or of another encoder belong into another file. One thread.
 Needs the data folder beside the project, the packaged MiniLM and bm25s.
 """
 
@@ -139,6 +140,14 @@ class Runs:
         self.arguments, self.encoder = arguments, Path(arguments.encoder or quickstart_folder())
         self.seeds = [int(seed) for seed in arguments.seeds.split(",")]
         self.path = Path(arguments.rows)
+        self.name = self.encoder.name if arguments.encoder else "all-MiniLM-L6-v2"
+        self.sizes = f"--train {arguments.train} --test {arguments.test} --passages {arguments.passages}"
+        for row in read_rows(self.path):
+            if row.encoder != self.name or not (row.command or "").endswith(self.sizes):
+                raise SystemExit(
+                    f"{self.path} holds rows of {row.encoder} and {row.command!r}; these would be of {self.name} and "
+                    f"{self.sizes}. Name another file: --rows FILE"
+                )
         self.corpora: dict[tuple[tuple[str, ...], int], Corpus] = {}
 
     def corpus(self, names: tuple[str, ...], train: int) -> Corpus:
@@ -177,10 +186,7 @@ class Runs:
         """One run and its rows; None where its rows are there."""
         corpus = self.corpus(names, train or self.arguments.train)
         label = variant(options, more)
-        if any(
-            r.variant == label and r.seed == seed and r.split == split and r.dataset == corpus.name
-            for r in read_rows(self.path)
-        ):
+        if self.is_there(label, seed, split, names):
             return None
         began = now()
         method, _, splits, seconds = self.made(options, corpus, seed, folder)
@@ -194,12 +200,9 @@ class Runs:
         for metric in ("exact_match", "f1"):
             value = scores[metric]
             assert value is not None
-            row = ResultsRow(
-                experiment="lumen",
-                dataset=corpus.name,
-                task="answer",
-                encoder=self.encoder.name if self.arguments.encoder else "all-MiniLM-L6-v2",
-                method=method_of(options),
+            self.write(
+                corpus,
+                options,
                 variant=label,
                 seed=seed,
                 split=split,
@@ -212,13 +215,20 @@ class Runs:
                 infer_s_per_batch=found.seconds_per_batch,
                 params_trainable=done.parameters["total"],
                 started=began,
-                command=f"python experiments/lumen/reading.py --seeds {seed} --train {self.arguments.train}"
-                f" --test {self.arguments.test} --passages {self.arguments.passages}",
-                **surroundings(),
+                command=f"python experiments/lumen/reading.py --seeds {seed} {self.sizes}",
             )
-            append_row(self.path, row)
         print(f"{corpus.name} {split} seed {seed} {label}: EM {scores['exact_match']:.1f} F1 {scores['f1']:.1f}")
         return method
+
+    def is_there(self, label: str, seed: int, split: str = "test", names: tuple[str, ...] = SOURCE) -> bool:
+        """Whether the run has its rows."""
+        wanted = (label, seed, split, "+".join(names))
+        return any((r.variant, r.seed, r.split, r.dataset) == wanted for r in read_rows(self.path))
+
+    def write(self, corpus: Corpus, options: Mapping[str, Any], **values: Any) -> None:
+        """One row."""
+        who = {"dataset": corpus.name, "encoder": self.name, "method": method_of(options)}
+        append_row(self.path, ResultsRow(experiment="lumen", task="answer", **who, **values, **surroundings()))
 
     def home(self, corpus: Corpus, label: str, seed: int) -> Path:
         """Where a run keeps its checkpoint."""
@@ -246,14 +256,15 @@ class Runs:
             self.run(options, seed)
 
     def transfer(self) -> None:
-        """A tenth of the reviews' questions, started afresh, from live blocks, and from a trained memory too."""
-        target: dict[str, Any] = {"names": TARGET, "train": 1000}
+        """At most 1,000 of the reviews' questions, started afresh, from live blocks, and from a trained memory too."""
+        target: dict[str, Any] = {"names": TARGET, "train": min(1000, self.arguments.train)}
         for seed, live in itertools.product(self.seeds, (1, 2, 6)):
             options = {"live": live}
             self.run(options, seed, more="transfer=none", **target)
-            source = self.trained(options, seed)
-            self.run(options, seed, more="transfer=live", start=source, **target)
-            if live < 6:
+            if not self.is_there(variant(options, "transfer=live"), seed, names=TARGET):
+                source = self.trained(options, seed)
+                self.run(options, seed, more="transfer=live", start=source, **target)
+            if live < 6 and not self.is_there(variant(options, "transfer=memory"), seed, names=TARGET):
                 whole = self.trained({**options, "memory": "finetuned"}, seed)
                 folder = WORK / f"trained-{live}-{seed}"
                 export(whole, self.design(options).encoder(self.encoder), folder)
@@ -284,12 +295,9 @@ class Runs:
         least = [(min(a for a, _ in own), min(b for _, b in own)) for own in taken]
         for options, (train, answer) in zip(designs, least, strict=True):
             for metric, value in (("train_ratio", train / least[0][0]), ("answer_ratio", answer / least[0][1])):
-                row = ResultsRow(
-                    experiment="lumen",
-                    dataset=corpus.name,
-                    task="answer",
-                    encoder="all-MiniLM-L6-v2",
-                    method=method_of(options),
+                self.write(
+                    corpus,
+                    options,
                     variant=variant(options),
                     seed=None,
                     split="timing",
@@ -298,10 +306,8 @@ class Runs:
                     train_s_per_batch=train,
                     infer_s_per_batch=answer,
                     started=now(),
-                    command="python experiments/lumen/reading.py timing",
-                    **surroundings(),
+                    command=f"python experiments/lumen/reading.py timing {self.sizes}",
                 )
-                append_row(self.path, row)
                 print(f"{variant(options)} {metric} {100 * value:.1f} %")
 
     def step(self, options: Mapping[str, Any], corpus: Corpus) -> Any:

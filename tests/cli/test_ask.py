@@ -1,9 +1,11 @@
 """`encodeonce memory` and `ask`: built from files, asked, changed, planned for; an untrained reader of a tiny BERT."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from encodeonce.methods.lumen import Design, Lumen
 from encodeonce.serve.reader_run import ReaderRun, save_reader
@@ -13,11 +15,13 @@ from .conftest import Run
 
 @pytest.fixture
 def reader(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A saved reader, and a folder of two texts beside it."""
+    """A saved reader, which answers wherever there is a passage, and a folder of two texts beside it."""
     monkeypatch.setattr("os.fsync", lambda handle: None)
     design = Design(live=1, question_pieces=8)
     encoder = design.encoder(tiny)
-    save_reader(ReaderRun(Lumen.build(design, encoder), encoder, "fp16"), tmp_path / "run")
+    method = Lumen.build(design, encoder)
+    torch.nn.init.constant_(method.reader.head.none.bias, -100)  # type: ignore[union-attr, arg-type]
+    save_reader(ReaderRun(method, encoder, "fp16"), tmp_path / "run")
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "cats.txt").write_text("the cat sees a tree and the dog likes every bird", encoding="utf-8")
     (tmp_path / "texts" / "house.txt").write_text("a dog paints the house", encoding="utf-8")
@@ -31,9 +35,9 @@ def test_build_ask_and_count(run: Run, reader: Path, tmp_path: Path) -> None:
     assert "5 new" not in run("memory", "build", reader, tmp_path / "texts", "--words", 4).stdout
     found = json.loads(run("ask", reader, "who paints the house?", "-k", 2, "--json").stdout)
     assert found["read"][0]["passage"].startswith("house.txt")
-    if found["answer"]:
-        whole = (tmp_path / "texts" / found["source"]["text"]).read_text("utf-8")
-        assert whole[found["source"]["start_in_text"] : found["source"]["end_in_text"]] == found["answer"]
+    assert found["answer"]
+    whole = (tmp_path / "texts" / found["source"]["text"]).read_text("utf-8")
+    assert whole[found["source"]["start_in_text"] : found["source"]["end_in_text"]] == found["answer"]
     text = run("ask", reader, "who paints the house?", "-k", 2).stdout
     assert "read       2 passages" in text
     info = json.loads(run("memory", "info", reader / "memory", "--json").stdout)
@@ -53,6 +57,7 @@ def test_a_file_of_questions_is_answered_and_scored(run: Run, reader: Path, tmp_
     assert [(one["id"], one["question"]) for one in answers] == [("a", "who paints?"), ("b", "zzz")]
     assert (answers[1]["answer"], answers[1]["read"]) == ("", [])
     scores = json.loads(done.stderr.strip().splitlines()[-1])
+    assert "have no answer in any of their passages" not in done.stderr, "gold is for scores alone"
     assert (scores["n"], scores["answer_recall@3"], scores["unanswerable_exact_match"]) == (2.0, 100.0, 100.0)
 
 
@@ -62,8 +67,8 @@ def test_add_replace_remove_and_gc(run: Run, reader: Path, tmp_path: Path) -> No
     (tmp_path / "more.tsv").write_text("id\ttext\ttitle\np1\ta bird\tB\n", encoding="utf-8")
     assert "1 new" in run("memory", "add", memory, tmp_path / "more.tsv").stdout
     (tmp_path / "texts" / "house.txt").write_text("every tree", encoding="utf-8")
-    refused = run("memory", "add", memory, tmp_path / "texts", "--words", 4, code=0)
-    assert "1 new" in refused.stdout  # the short text is a passage of its own; its old windows are still there
+    added = run("memory", "add", memory, tmp_path / "texts", "--words", 4)
+    assert "1 new" in added.stdout  # the short text is a passage of its own; its old windows are still there
     done = json.loads(run("memory", "add", memory, tmp_path / "texts", "--words", 4, "--replace", "--json").stdout)
     assert (done["new"], done["same"], done["removed"]) == (0, 4, 2)
     assert run("memory", "remove", memory, "cats.txt").stdout == "3 passages removed, 2 are left\n"
@@ -76,12 +81,54 @@ def test_add_replace_remove_and_gc(run: Run, reader: Path, tmp_path: Path) -> No
     assert json.loads(run("ask", reader, "bird", "--json").stdout)["read"][0]["passage"] == "p1"
 
 
-def test_dense_retrieval_from_the_command_line(run: Run, reader: Path, tmp_path: Path) -> None:
+def moved(folder: Path, place: Path) -> Path:
+    return Path(shutil.copytree(folder, place))
+
+
+def test_dense_retrieval_from_the_command_line(run: Run, reader: Path, tiny: Path, tmp_path: Path) -> None:
     run("memory", "build", reader, tmp_path / "texts", "--words", 4, "--vectors", "same", "-o", "both")
     found = json.loads(run("ask", reader, "a dog paints the", "-m", "both", "-k", 5, "--json").stdout)
     assert len(found["read"]) == 5
     run("memory", "build", reader, tmp_path / "texts")
+    run("ask", reader, "a dog", "-m", "both", "-e", moved(tiny, tmp_path / "moved"))
     assert "has no vectors" in run("ask", reader, "x", "--retriever", "dense", code=1).stderr
+
+
+def test_vectors_of_another_encoder_are_asked_with_that_encoder(
+    run: Run, reader: Path, tiny: Path, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    other = moved(tiny, tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"] += 1
+    save_file(weights, other / "model.safetensors", {"format": "pt"})
+    options = ["--words", 4, "--vectors", other, "-o", "own"]
+    run("memory", "build", reader, tmp_path / "texts", *options)
+    assert len(json.loads(run("ask", reader, "a dog", "-m", "own", "--json").stdout)["read"]) == 5
+    (tmp_path / "more.tsv").write_text("id\ttext\ttitle\np1\ta bird\tB\n", encoding="utf-8")
+    other.rename(tmp_path / "gone")
+    assert "no such folder" in run("ask", reader, "a dog", "-m", "own", code=1).stderr
+    run("memory", "add", "own", tmp_path / "more.tsv", "--vectors", tmp_path / "gone")
+    found = run("ask", reader, "a dog", "-m", "own", "--vectors", tmp_path / "gone", "--json").stdout
+    assert len(json.loads(found)["read"]) == 6
+    assert (
+        "is not the encoder that own was made by"
+        in run("memory", "add", "own", tmp_path / "more.tsv", "--vectors", tiny, code=1).stderr
+    )
+
+
+def test_an_answer_is_given_where_it_cannot_be_counted(run: Run, reader: Path, tmp_path: Path) -> None:
+    from encodeonce.store.claim import Claim
+
+    run("memory", "build", reader, tmp_path / "texts")
+    with Claim.take(reader / "memory" / "writing.tmp") as claim:
+        assert claim is not None
+        done = run("ask", reader, "who paints the house?")
+    assert "read       1 passages" in done.stdout
+    assert "is not counted: " in done.stderr
+    assert "is being changed by another process" in done.stderr
+    assert json.loads(run("memory", "info", reader / "memory", "--json").stdout)["asked"] == 0
 
 
 def test_plan_says_from_how_many_questions_on(run: Run, reader: Path, tmp_path: Path) -> None:
@@ -93,6 +140,8 @@ def test_plan_says_from_how_many_questions_on(run: Run, reader: Path, tmp_path: 
     text = " ".join(run("memory", "plan", reader, *files).stdout.split())
     assert "against encoding on the fly, the same answers from 3 questions on" in text
     assert not (reader / "memory").exists()
+    few = json.loads(run("memory", "plan", reader, *files[:3], "-k", 99, "--budget-seconds", 0.01, "--json").stdout)
+    assert (few["k"], few["questions"]) == (5, pytest.approx(1))
 
 
 def test_errors_say_what_to_do(run: Run, reader: Path, tmp_path: Path) -> None:

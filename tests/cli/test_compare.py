@@ -135,7 +135,8 @@ def test_paper_values_stand_beside_ours(run: Run, config: Path, tmp_path: Path) 
 def test_what_cannot_be_compared_is_refused(run: Run, config: Path) -> None:
     assert "There is: frozen" in run("compare", config, "-o", "rep", "-m", "frozn", code=1).stderr
     assert "write it as 5e-4" in run("compare", config, "-o", "rep", "--learning-rate-grid", "x", code=2).stderr
-    assert "--seeds" in run("compare", config, "-o", "rep", "--seeds", "x", code=2).stderr
+    for seeds in ("x", ",", "0", "13,-1"):
+        assert "--seeds" in run("compare", config, "-o", "rep", "--seeds", seeds, code=2).stderr
     no_test = run("compare", config, "-o", "rep", "--set", "data.test=[]", code=1)
     assert "data.test is not set" in no_test.stderr
     no_dev = run("compare", config, "-o", "rep", "--set", "data.dev=[]", "--learning-rate-grid", "1e-3", code=1)

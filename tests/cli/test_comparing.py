@@ -22,7 +22,7 @@ DEV: dict[tuple[float, int], tuple[float, float | None]] = {
     (2e-4, 3): (85.0, 70.0),
     (2e-4, 5): (90.0, None),
 }
-"""(encoder rate, epochs) -> dev scores of both tasks; None: undefined, no row."""
+"""(encoder rate, epochs) -> dev scores of both tasks; None: undefined."""
 
 
 def tried(folder: Path, **options: Any) -> Comparison:
@@ -36,9 +36,8 @@ def tried(folder: Path, **options: Any) -> Comparison:
         scores = DEV[cell.point["encoder_learning_rate"], cell.point["num_train_epochs"]]
         for task, value in zip(TASKS, scores, strict=True):
             for split, shown in (("dev", value), ("test", 50.0)):
-                if shown is not None:
-                    row = cell.row(config, comparison.files.names, task, split, task.metric)
-                    comparison.files.append(cell, [replace(row, value=shown)])
+                row = cell.row(config, comparison.files.names, task, split, task.metric)
+                comparison.files.append(cell, [replace(row, value=shown)])
     return comparison
 
 
@@ -69,3 +68,16 @@ def test_undefined_everywhere_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(comparison.files, "dev_score", lambda cell, task: None)
     with pytest.raises(RunError, match="finetune, upos: the score on dev was undefined at every point of the grid"):
         comparison.best(comparison.contenders[0], TASKS)
+
+
+def test_a_cell_whose_deciding_score_is_undefined_is_finished(tmp_path: Path) -> None:
+    """It is not trained again, and its null is a result like any other."""
+    comparison = tried(tmp_path)
+    (one,) = comparison.contenders
+    (cell,) = comparison.results(one, dict.fromkeys(TASKS, comparison.best(one, TASKS)[TASKS[0]]))[:1]
+    rows = [cell.row(comparison.config, comparison.files.names, task, "test", task.metric) for task in TASKS]
+    comparison.files.append(cell, rows[:1])
+    assert not comparison.files.finished(cell)
+    comparison.files.append(cell, rows[1:])
+    assert comparison.files.finished(cell)
+    assert [row.value for row in comparison.files.rows()] == [None, None]

@@ -78,7 +78,7 @@ def test_bytes_are_what_encode_then_writes(run: Run, one: dict[str, Any], config
 
 def test_everything_a_plan_promises_is_in_its_json(one: dict[str, Any]) -> None:
     assert set(one) == {
-        *("encoder", "method", "tasks", "epochs", "steps_per_epoch", "corpus", "store", "sizes", "seconds", "flops"),
+        *("encoder", "method", "tasks", "epochs", "batches_per_epoch", "corpus", "store", "sizes", "seconds", "flops"),
         *("break_even", "advice", "machine"),
     }
     seconds = one["seconds"]
@@ -87,7 +87,7 @@ def test_everything_a_plan_promises_is_in_its_json(one: dict[str, Any]) -> None:
     for value in (seconds["encode"], seconds["first"], *seconds["cached"].values(), *seconds["live"].values()):
         assert 0 <= value["low"] <= value["value"] <= value["high"]
         assert value["value"] > 0
-    assert one["steps_per_epoch"] == 8
+    assert one["batches_per_epoch"] == 8
     assert (one["method"], one["tasks"], one["epochs"]) == ("linear", ["upos", "deprel"], 3)
     assert [part["choice"] for part in one["advice"]] == ["store", "layers", "dtype", "live"]
     assert {"commit", "machine", "threads", "torch", "free_bytes", "memory_bytes"} <= set(one["machine"])
@@ -166,7 +166,7 @@ def test_a_large_corpus_is_sampled_and_the_counts_lie_in_their_intervals(
     assert found["pieces"]["low"] < sum(pieces) < found["pieces"]["high"]
     assert found["pieces"]["value"] == pytest.approx(sum(pieces), rel=0.1)
     assert found["over_window"]["value"] == pytest.approx(over, rel=0.3)
-    assert sampled["steps_per_epoch"] == -(-600 // 32)
+    assert sampled["batches_per_epoch"] == -(-600 // 32)
     assert sampled["seconds"]["live_left_out"] > 0
     size = next(s["bytes"] for s in sampled["sizes"])
     assert size["low"] < size["value"] < size["high"]

@@ -69,6 +69,19 @@ def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> N
     assert "plain mean of sentence vectors" in again.stdout
     second = load_file(tmp_path / "out/encoder/model.safetensors")
     assert all(torch.equal(new[name], second[name]) for name in new), "a finished run is not trained again"
+    assert json.loads((tmp_path / "out/report.json").read_text()) == report, "and its report stays"
+    other = run("pretrain", path, "-o", "out", "--set", "options={margin=0.5}", code=1)
+    assert "options.margin: '(absent)' then, 0.5 now" in other.stderr
+
+
+def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: Path, tmp_path: Path) -> None:
+    path = config(tmp_path, tiny)
+    first = json.loads(run("pretrain", path, "-o", "out", "--json").stdout)
+    (tmp_path / "out/report.json").unlink()
+    again = json.loads(run("pretrain", path, "-o", "out", "--json").stdout)
+    assert again["costs"]["positions"] == first["costs"]["positions"]
+    assert first["costs"]["positions"]["run"] > first["costs"]["positions"]["real"]
+    assert again["held_out"] == first["held_out"]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +93,15 @@ def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> N
         (["sample.rule=rouge", "sample.topic_levels=2"], 48, ""),
         (["sample.shuffled=true", "objective=release"], 48, ""),
         (["sample.field=concepts"], 0, "use rule='concepts'"),
+        (["sample.field=concept"], 0, "none of 61 documents has this field. Did you mean 'concepts'? There is: brand"),
+        (["data.path=category"], 0, "data.path = 'category': none of 61 documents has this field"),
+        (["sample.rule=citations"], 0, "needs sample.field"),
+        (["sample.hard_ratio=0.5"], 0, "is of rule = 'citations'; this is 'category'"),
+        (["sample.topic_levels=2", "objective=triplet"], 0, "reads no classes"),
+        (["sample.rule=rouge", "sample.shuffled=true"], 0, "would be no control"),
         (["objective=maskt"], 0, "Did you mean 'masked'"),
         (["objective=masked"], 0, "hold no masked-language-model head"),
-        (["data.split=brand", "data.held_out_name=none"], 0, "0 of 60 documents have brand = 'none'"),
+        (["data.split=brand", "data.held_out_name=none"], 0, "There is: 'b0', 'b1', 'b2'."),
         (["data.path=brand", "data.levels=1"], 48, ""),
     ],
 )
@@ -96,6 +115,44 @@ def test_every_rule_and_what_is_refused(
         assert message in done.stderr
     else:
         assert json.loads(done.stdout)["tuples"] == tuples
+
+
+def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """And the folder is free for the corrected config."""
+    path = config(tmp_path, tiny)
+    done = run("pretrain", path, "-o", "out", "--set", "objective=combined", code=1)
+    assert "hold no masked-language-model head" in done.stderr
+    done = run("pretrain", path, "-o", "out", "--set", "sentence_encoder=quickstart", code=1)
+    assert "sentence vectors have width 384, the encoder's piece vectors 16" in done.stderr
+    assert not (tmp_path / "sentences").exists()
+    run("pretrain", path, "-o", "out")
+
+
+def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from encodeonce.methods.fastdoc.fastdoc import FastDoc
+
+    path, few = config(tmp_path, tiny), ("--set", "train.save_steps=2", "--json")
+    whole = json.loads(run("pretrain", path, "-o", "whole", *few).stdout)
+    losses, calls = FastDoc.losses, []
+
+    def stopping(self: FastDoc, *given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 5:
+            raise RuntimeError("stopped")
+        return losses(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FastDoc, "losses", stopping)
+        run("pretrain", path, "-o", "half", *few, code=1)
+    again = json.loads(run("pretrain", path, "-o", "half", *few).stdout)
+    assert again["losses"] == whole["losses"]
+    assert again["held_out"] == whole["held_out"]
+    assert again["costs"]["positions"] == whole["costs"]["positions"]
+    assert {entry["batch"] for entry in again["trace"]} < {entry["batch"] for entry in whole["trace"]}
+    one, two = (load_file(tmp_path / name / "encoder/model.safetensors") for name in ("whole", "half"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_masked_and_combined_with_a_checkpoint_that_has_its_head(run: Run, tiny: Path, tmp_path: Path) -> None:

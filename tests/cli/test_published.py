@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from encodeonce.cli.published import published
+from encodeonce.cli.published import published, strangers
 from encodeonce.errors import ConfigError, DataError
 
 PAPER = Path(__file__).parents[2] / "experiments" / "layer_adapters" / "paper.yaml"
@@ -38,3 +38,13 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         (tmp_path / name).write_text("{")
         with pytest.raises(DataError, match=f"{name} is not"):
             published(tmp_path / name)
+
+
+def test_a_folder_is_no_file_of_values(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        published(tmp_path)
+
+
+def test_what_stands_beside_nothing_of_ours_is_named() -> None:
+    paper = {"upos": {"linear": 1.0, "lora": 2.0}, "xpos": {"linear": 3.0}}
+    assert strangers(paper, {"upos": {"linear (train=0.5)": 0, "agg": 0}}) == ["upos lora", "xpos"]

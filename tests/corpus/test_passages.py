@@ -56,7 +56,7 @@ def test_flashrag_contents(tmp_path: Path) -> None:
     ]
 
 
-def test_folder_of_texts(tmp_path: Path) -> None:
+def test_folder_of_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "my_notes.md").write_text("\ufeffline\r\nmore", encoding="utf-8", newline="")
     (tmp_path / "a.txt").write_text("x", encoding="utf-8")
@@ -65,6 +65,7 @@ def test_folder_of_texts(tmp_path: Path) -> None:
         ("a.txt", "a", "x", "", 0),
         ("sub/my_notes.md", "my notes", "line\r\nmore", "", 0),
     ]
+    assert "1 of 3 files are no texts (.txt, .text, .md) and are left out, the first b.bin" in caplog.text
     assert plain(read_passages(tmp_path / "a.txt")) == [("a.txt", "a", "x", "", 0)]
     write_passages(tmp_path / "out", read_passages(tmp_path), format="folder")
     assert (tmp_path / "out" / "sub" / "my_notes.md").read_bytes() == b"line\r\nmore"

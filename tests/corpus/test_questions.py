@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,9 @@ def test_squad_written_and_read_again(tmp_path: Path) -> None:
     write_questions(tmp_path / "again.json", questions, format="squad")
     again = read_questions(tmp_path / "again.json")
     assert [(q.id, q.text, q.answers) for q in again] == [(q.id, q.text, q.answers) for q in questions]
+    other = replace(questions[1], passages=(replace(questions[0].passages[0], text="another text"),))
+    with pytest.raises(DataError, match=r"question b\): passage '.*' is another text than that of an earlier question"):
+        write_questions(tmp_path / "twins.json", [questions[0], other], format="squad")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,8 @@ def test_fid_scores_and_names(tmp_path: Path) -> None:
     write_questions(tmp_path / "g.json", [question])
     again = read_questions(tmp_path / "g.json")[0]
     assert (again.passages[1].id, again.meta) == (question.passages[1].id, question.meta)
+    with pytest.raises(DataError, match=r"2 scores in meta\['scores'\] for 1 passages"):
+        write_questions(tmp_path / "h.json", [replace(question, passages=question.passages[:1])])
 
 
 def test_dpr_training_file(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
     for name, text, message in (
         ("e.txt", "# only a comment\n", "no path"),
         ("j.json", json.dumps({"a": "b"}), "'a' is no list"),
+        ("b.json", '{"a":\n [', r"b.json:2:3: bad JSON"),
+        ("s.tsv", "code\tlabel\tparent\n1\tA\t\n2\tB\n", r"s.tsv:3: fewer values"),
         ("t.tsv", "x\ty\n1\t2\n", "it needs group, archive, name"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -85,13 +87,21 @@ def test_a_category_goes_to_its_name_or_to_the_nearest_last_two_nodes() -> None:
 
 
 def test_a_folder_of_texts_is_documents_with_its_folders_as_path(tmp_path: Path) -> None:
-    for name, text in (("tv/oled/a.txt", "One. Two."), ("tv/b.txt", "Three."), ("c.txt", "")):
+    for name, text in (
+        ("tv/oled/a.txt", "\ufeffOne. Two."),
+        ("tv/b.MD", "Three."),
+        ("c.txt", ""),
+        ("tv/x.pdf", "no text"),
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     documents = read(tmp_path)
     assert [(d.id, path_of(d)) for d in documents] == [("c", ()), ("tv/b", ("tv",)), ("tv/oled/a", ("tv", "oled"))]
+    assert [d.text for d in documents] == ["", "Three.", "One. Two."]
+    (tmp_path / "zip.txt.gz").write_bytes(gzip.compress(b"Packed."))
+    assert (read(tmp_path)[-1].id, read(tmp_path)[-1].text) == ("zip", "Packed.")
     (tmp_path / "x.txt").write_bytes(b"\xff")
-    with pytest.raises(DataError, match=r"x.txt: not UTF-8 at byte 0"):
+    with pytest.raises(DataError, match=r"x.txt:1:1: byte 0xff is not UTF-8"):
         read(tmp_path)
 
 

@@ -1,12 +1,20 @@
 """Relative change, window length, perturbation (identities 17 to 19); what is measured of documents."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from encodeonce.errors import DataError
 from encodeonce.methods.fastdoc.analysis import change, perturbation, window_length
-from encodeonce.methods.fastdoc.measure import centred_share, triplet_accuracy
+from encodeonce.methods.fastdoc.fastdoc import FastDoc
+from encodeonce.methods.fastdoc.measure import by_sentences, centred_share, triplet_accuracy
+from encodeonce.methods.fastdoc.objective import Objective
+
+from .test_fastdoc import documents, sentence_store
 
 
 def test_fd17_relative_change() -> None:
@@ -43,6 +51,32 @@ def test_fd19_a_model_agrees_with_itself_and_single_pieces_are_skipped() -> None
     assert other.by_sentence == pytest.approx(-1)
     with pytest.raises(DataError, match="none of 1 sentences"):
         perturbation([[1.0]], [[2.0]])
+
+
+@pytest.mark.parametrize("changes", [{"scale": "token"}, {"projection": "linear"}, {}])
+def test_documents_are_measured_from_sentences_as_they_are_trained_on(
+    checkpoint: Callable[..., Path], changes: dict[str, Any]
+) -> None:
+    """By transformers, from sentence vectors times the scale, or through the projection, a document a pass."""
+    from encodeonce.encoders.pretrained import Pretrained
+
+    objective = Objective.named("triplet", **changes)
+    method = FastDoc(Pretrained(checkpoint("bert")).stack(), objective, token_scale=3.0)
+    if method.projection is not None:
+        torch.nn.init.normal_(method.projection.weight)
+    items = documents(7)
+    store = sentence_store(items)
+    index = store.index([item.key_in("sentence") for item in items])
+    found = by_sentences(method, store, index, size=3)
+    model = Pretrained(checkpoint("bert")).stack().model
+    for n in range(len(items)):
+        vectors = store.batch(index[[n]]).views[-1]
+        vectors = 3 * vectors if "scale" in changes else vectors
+        if method.projection is not None:
+            vectors = vectors @ method.projection.weight.detach().T
+        with torch.no_grad():
+            due = model(inputs_embeds=vectors[None]).last_hidden_state.mean(1)[0]
+        np.testing.assert_allclose(found[n], due.numpy(), atol=2e-5)
 
 
 def test_accuracy_and_centred_share_of_documents() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from encodeonce.errors import ConfigError, DataError
-from encodeonce.methods.fastdoc.sampling import quadruplets, shuffled, triplets
+from encodeonce.methods.fastdoc.sampling import _Both, quadruplets, shuffled, triplets
 from encodeonce.methods.fastdoc.similarity import Cited, SharedGroup
 from encodeonce.methods.fastdoc.unsupervised import rouge_triplets, topics, topics_of
 
@@ -52,6 +52,26 @@ def test_fd16_concept_rule_negatives_share_nothing_with_either_side() -> None:
     for i in due[:20]:
         others = [j for j, own in enumerate(groups) if j != i and set(own) & set(groups[i])]
         assert rule.partners(i).tolist() == others
+
+
+def test_one_category_of_many_documents_is_refused_at_once() -> None:
+    """Also a concept that every document has, beside others; without such a group the pairs are looked at."""
+    n = 100_000
+    every, began = np.arange(n), time.perf_counter()
+    with pytest.raises(DataError, match="no negatives: all 100000 documents"):
+        triplets(SharedGroup(every, every, np.zeros(n, np.int64)), 5)
+    roots = SharedGroup(every, np.repeat(every, 2), np.stack([np.zeros(n, np.int64), every // 2 + 1], 1).ravel())
+    with pytest.raises(DataError, match="a field with no name that they all have"):
+        triplets(roots, 5)
+    assert time.perf_counter() - began < 10
+    with pytest.raises(DataError, match="no negatives: every one of 3 pairs"):
+        triplets(SharedGroup.of(list("abc"), [["x", "y"], ["y", "z"], ["x", "z"]]), 5)
+
+
+def test_a_name_that_stands_twice_is_one_group() -> None:
+    rule = SharedGroup.of(list("abcd"), [["x", "x"], ["x"], ["y"], ["y", "y", "y"]])
+    assert rule.groups_of(0).tolist() == [0]
+    assert sorted(triplets(rule, 9).tuples[:, :2].ravel().tolist()) == [0, 1, 2, 3]
 
 
 def test_partners_are_drawn_evenly_whatever_they_share() -> None:
@@ -112,6 +132,23 @@ def test_quadruplets_by_brand_and_category() -> None:
         assert brand[a] == brand[near]
         assert brand[a] != brand[far]
         assert brand[n] not in (brand[a], brand[near])
+
+
+def test_quadruplets_start_from_every_document_that_has_both_positives() -> None:
+    """Against looking at each pair, with texts and whole documents that stand twice, no brand, several brands."""
+    generator = np.random.default_rng(5)
+    for _ in range(30):
+        n = int(generator.integers(4, 14))
+        category = [[f"c{generator.integers(2)}"] for _ in range(n)]
+        brand = [[f"b{b}" for b in generator.choice(3, generator.integers(0, 3), replace=False)] for _ in range(n)]
+        keys = [f"t{k}" for k in generator.integers(0, 5, n)]
+        rule = _Both(SharedGroup.of(keys, category), SharedGroup.of(keys, brand))
+        due = []
+        for d in range(n):
+            others = [o for o in range(n) if keys[o] != keys[d] and category[o] == category[d] and brand[o]]
+            shared = [bool(set(brand[o]) & set(brand[d])) for o in others]
+            due += [d] if brand[d] and any(shared) and not all(shared) else []
+        assert rule.anchors().tolist() == due
 
 
 def test_the_shuffled_control_keeps_the_metadata_and_breaks_its_order() -> None:

@@ -15,8 +15,9 @@ from torch import Tensor
 from encodeonce.batching import Memory
 from encodeonce.corpus.questions import read_questions
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.errors import ConfigError, DataError, NotStored, SpecMismatch
+from encodeonce.errors import ConfigError, DataError, NotStored, RunError, SpecMismatch
 from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, ReadingExamples, n_live, passage_document
+from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.store import Store
 from encodeonce.train.evaluate import evaluate
 from encodeonce.train.fit import fit
@@ -332,6 +333,19 @@ def test_designs_that_cannot_be_are_refused(checkpoint: Callable[..., Path]) -> 
     ):
         with pytest.raises(ConfigError, match=message):
             Design(**wrong).plan(encoder)
+
+
+def test_a_run_does_not_go_on_as_another_design(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    """The two have the same weights by name and shape, settings and data."""
+    settings = Settings(num_train_epochs=1)
+    for attention, allowed in (("both", True), ("both", True), ("no_mem2q", False)):
+        method, examples, _ = made(checkpoint("bert"), design(live=1, attention=attention))
+        scorers = {"answer": AnswerScorer()}
+        if allowed:
+            fit(method, examples, scorers, settings, folder=tmp_path)
+        else:
+            with pytest.raises(RunError, match=r"train.design.attention: '\(absent\)' then, 'no_mem2q' now"):
+                fit(method, examples, scorers, settings, folder=tmp_path)
 
 
 def test_L01_rounding() -> None:

@@ -94,6 +94,12 @@ def test_transfer_carries_all_but_the_memory_and_a_trained_memory_is_a_checkpoin
         export(target, encoder, tmp_path / "none")
     with pytest.raises(ConfigError, match=r"cut at 2 with live blocks \[2\] cannot start one cut at 1"):
         carry(trained, read(folder, Design(live=2, question_pieces=8), questions)[0])
+    frozen = Design(live=1, question_encoder="frozen", question_pieces=8)
+    with pytest.raises(ConfigError, match=r"question, live, reader with a span reader were trained, live, reader with"):
+        carry(trained, read(folder, frozen, questions)[0])
+    writer = Design(live=1, reader="generate", decoder_blocks=1, question_pieces=8)
+    with pytest.raises(ConfigError, match=r"with a generate reader would start from them. Give both designs the same"):
+        carry(trained, read(folder, writer, questions)[0])
 
 
 def test_an_encoder_trained_whole_is_a_checkpoint_with_its_decoder(

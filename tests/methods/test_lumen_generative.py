@@ -18,8 +18,8 @@ from torch import Tensor
 from encodeonce.batching import Memory
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.t5_decoder import T5Decoder
-from encodeonce.errors import NonFinite
-from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, passage_document, question_document
+from encodeonce.errors import ConfigError, NonFinite
+from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, export, passage_document, question_document
 from encodeonce.store import Store
 from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
@@ -153,7 +153,7 @@ def test_CL17_no_mem2q_is_a_mask_of_the_ordinary_stack(kind: str, folders: Calla
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_CL7_CL8_CL9_order_repeats_and_batch_mates_change_no_logit(kind: str, folders: Callable[[str], Path]) -> None:
+def test_CL7_CL8_order_repeats_and_batch_mates_change_no_logit(kind: str, folders: Callable[[str], Path]) -> None:
     found = logits(*made(folders(kind), live=1))
     first = QUESTIONS[0]
     for passages in (first.passages, first.passages[::-1], first.passages * 2):
@@ -161,6 +161,73 @@ def test_CL7_CL8_CL9_order_repeats_and_batch_mates_change_no_logit(kind: str, fo
         close(alone[0], found[0])
     fewer = logits(*made(folders(kind), (Question("q", first.text, first.answers, first.passages[:2]),), live=1))
     assert (fewer[0] - found[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL9_a_masked_passage_is_none_and_its_question_copy_is_masked_with_it(
+    kind: str, folders: Callable[[str], Path]
+) -> None:
+    method, batch = made(folders(kind), QUESTIONS[:1], live=1)
+    reader: Any = method.reader
+    kept, readable = reader.memory(method.states(batch), batch)
+    n_question = batch.pairs.question[0]
+    more = torch.cat([kept, kept[:, :n_question], 9 * torch.randn(1, 5, kept.shape[-1])], 1)
+    masked = torch.cat([readable, torch.zeros(1, n_question + 5, dtype=torch.bool)], 1)
+    ids = LABELS[:1]
+    close(reader.decoder(ids, more, masked), reader.decoder(ids, kept, readable))
+    masked[:, kept.shape[1] : kept.shape[1] + n_question] = True
+    assert (reader.decoder(ids, more, masked) - reader.decoder(ids, kept, readable)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("shown", ["in_memory_each", "prefix"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL10_a_longer_question_beside_it_changes_no_logit(
+    kind: str, shown: str, folders: Callable[[str], Path]
+) -> None:
+    long = Question("long", "the cat sat on the mat by the river bank ?", (Answer("mat"),), (P2,))
+    alone = logits(*made(folders(kind), QUESTIONS[:1], live=1, decoder_question=shown))
+    method, batch = made(folders(kind), (QUESTIONS[0], long), live=1, decoder_question=shown)
+    assert batch.question_lengths[1] > batch.question_lengths[0]
+    close(logits(method, batch)[0], alone[0])
+
+
+def stepped(module: torch.nn.Module, loss: Tensor, rate: float = 0.3) -> None:
+    loss.backward()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.grad is not None:
+                parameter -= rate * parameter.grad
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_CL16_a_step_is_that_of_fusion_in_decoder_without_dropout_and_with_trained_piece_vectors(
+    kind: str, folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder, questions = folders(kind), QUESTIONS[:2]
+    encoder, plain = Pretrained(folder), whole(folder)
+    _, batch = made(folder, questions, live=3)
+    total = torch.zeros(())
+    for question, line in zip(questions, batch.labels(), strict=True):
+        asked, labels = ids_of(encoder, question_document(question, FORM), False), line[line >= 0][None]
+        parts = [joint(plain, asked, ids_of(encoder, passage_document(p, FORM), True)) for p in question.passages]
+        total = total + plain(encoder_outputs=(torch.cat(parts, 1),), labels=labels).loss * labels.numel()
+    before = {name: tensor.clone() for name, tensor in plain.state_dict().items()}
+    stepped(plain, total * batch.scale)
+    expected = plain.state_dict()
+
+    def apart(name: str, train: bool = False, **options: Any) -> set[str]:
+        method, own = made(folder, questions, live=3, **options)
+        torch.manual_seed(0)
+        stepped(method.train(train).parts, method.loss(own))
+        export(method, encoder, tmp_path / name)
+        found = whole(tmp_path / name).state_dict()
+        return {key for key in expected if (found[key] - expected[key]).abs().max() > 2e-5}
+
+    assert all((before[key] - expected[key]).abs().max() > 1e-3 for key in ("shared.weight", "lm_head.weight"))
+    assert apart("same") == set()
+    tied = {key for key in expected if expected[key].data_ptr() == expected["shared.weight"].data_ptr()}
+    assert apart("frozen", embeddings="frozen") == tied
+    assert len(apart("dropping", train=True)) > len(expected) / 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -318,6 +385,23 @@ def test_it_learns_two_questions_by_heart(
     fit(method, examples, {"answer": Exact()}, settings)
     (batch,) = method.eval().batches(examples, size=2, order=None)
     assert [answer["answer"].text for answer in method.predict(batch)] == ["mat", "river"]
+
+
+def test_a_decoder_is_not_given_more_than_it_has_positions_for(checkpoint: Callable[..., Path]) -> None:
+    folder = checkpoint("bert")
+    window = Pretrained(folder).window
+    for options, message in (
+        ({"longest_answer": window + 1}, f"longest_answer={window + 1} are more pieces than the decoder can be given"),
+        (
+            {"longest_answer": window - 7, "decoder_question": "prefix"},
+            "question_pieces=8 before the output and longest",
+        ),
+    ):
+        wanted = Design(reader="generate", live=1, question_pieces=8, **options)
+        with pytest.raises(ConfigError, match=message):
+            Lumen.build(wanted, wanted.encoder(folder))
+    wanted = Design(reader="generate", live=1, question_pieces=8, longest_answer=window)
+    Lumen.build(wanted, wanted.encoder(folder))
 
 
 def test_targets_are_any_gold_answer_in_training_and_the_first_elsewhere(folders: Callable[[str], Path]) -> None:

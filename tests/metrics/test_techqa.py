@@ -65,3 +65,22 @@ def test_fd13_the_curve_of_perfect_empty_and_worse_predictions() -> None:
     assert similar("and/or costs", "or costs and")
     assert similar("between Acme Inc and Beta LLC of Delaware", "Acme Inc", parties=True)
     assert not similar("between Acme Inc and Beta LLC of Delaware", "Acme Inc")
+    assert not similar("between ACME INC and Beta LLC of Delaware", "Acme Inc", parties=True), "letter by letter"
+
+
+def test_the_curve_by_hand_with_unanswerable_questions_repeated_texts_and_the_end_under_80() -> None:
+    """Above .9 one false alone, (0, 0); above .8 one hit beside it, (1/3, 1/2): the repeated text has its later .31;
+    above .3 two false and one hit, (1/3, 1/3); then two of each, (2/3, 1/2), and the third gold is never met. With the
+    best precision at a recall or beyond, the curve is 1/2 from recall 0 to 2/3."""
+    clauses = [
+        Clause(("a b c d",), (("a b", 0.9), ("A B, C", 0.85))),
+        Clause((), (("anything", 0.95),)),
+        Clause(("e f", "g h"), (("E; F.", 0.9), ("E; F.", 0.31), ("z", 0.35), ("", 0.9))),
+    ]
+    found = cuad(clauses)
+    assert found.aupr == pytest.approx(100 * 2 / 3 / 2)
+    assert found.points[0] == (0, 1)
+    assert set(found.points[1:]) == {(0, 0.5), (1 / 3, 0.5), (2 / 3, 0.5)}
+    assert found.precision_at_80 == 0
+    with pytest.raises(DataError, match="none of 1 questions has a gold answer"):
+        cuad([Clause((), (("x", 0.5),))])

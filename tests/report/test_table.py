@@ -107,6 +107,14 @@ def test_a_later_row_of_a_cell_replaces_the_earlier() -> None:
     assert scores([FROZEN[0], replace(FROZEN[0], value=10.0)])["upos"]["frozen"].values == (10.0,)
 
 
+def test_an_undefined_value_is_in_no_mean_and_a_method_without_any_in_no_task() -> None:
+    rows = [replace(FROZEN[0], value=None), *FROZEN[1:], *(replace(row, value=None) for row in LINEAR)]
+    assert {name: score.values for name, score in scores(rows)["upos"].items()} == {
+        "frozen": tuple(row.value for row in FROZEN[1:])
+    }
+    assert [(line[0], line[1] == "") for line in comparison(rows)[1]] == [("frozen", False), ("linear", True)]
+
+
 def test_other_splits_stay_out() -> None:
     assert scores([replace(FROZEN[0], split="dev")]) == {}
 

@@ -385,3 +385,4 @@ def test_TRAIN2_resuming_holds_for_every_optimiser_and_between_accumulated_batch
     result = resumed.fit(settings, folder=tmp_path / "parts")
     assert equal(whole.weights(), resumed.weights())
     assert result.epochs == expected.epochs
+    assert (result.steps, result.batches) == (expected.steps, expected.batches) == (2 * 2, 2 * 5)

@@ -9,25 +9,20 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...types import Passage
-from .._files import BOM, Target, lines, write_text
+from .._files import TEXTS, Target, is_text, text_files, text_of, write_text
 from .._format import Format
 
 __all__ = ["FORMATS", "read", "recognises", "write"]
-
-SUFFIXES = (".txt", ".text", ".md")
 
 
 def read(path: str | Path) -> list[Passage]:
     """Every text in order of path; DataError naming the folder where it holds none."""
     root = Path(path)
     if root.is_dir():
-        found = sorted(file for file in root.rglob("*") if _plain(file) in SUFFIXES and file.is_file())
-        if not found:
-            raise DataError(f"{root} holds no text: no file ends in {', '.join(SUFFIXES)} (or these with .gz).")
-        named = [(file.relative_to(root).as_posix(), file) for file in found]
+        named = [(file.relative_to(root).as_posix(), file) for file in text_files(root)]
     else:
         named = [(root.name, root)]
-    return [Passage(name, _title(file), _text(file), place=str(file)) for name, file in named]
+    return [Passage(name, _title(file), text_of(file), place=str(file)) for name, file in named]
 
 
 def recognises(path: str | Path) -> bool:
@@ -35,7 +30,7 @@ def recognises(path: str | Path) -> bool:
     root = Path(path)
     if (root / "corpus.jsonl").is_file():  # BEIR's folder, with a README beside it
         return False
-    return root.is_file() or (root.is_dir() and any(_plain(file) in SUFFIXES for file in root.rglob("*")))
+    return root.is_file() or (root.is_dir() and any(map(is_text, root.rglob("*"))))
 
 
 def write(target: Target, passages: Iterable[Passage]) -> None:
@@ -44,22 +39,14 @@ def write(target: Target, passages: Iterable[Passage]) -> None:
         raise DataError("a folder of texts cannot be written to a stream. Use jsonl.")
     root = Path(target)
     for passage in passages:
-        file = root / (passage.id if _plain(Path(passage.id)) in SUFFIXES else f"{passage.id}.txt")
+        file = root / (passage.id if is_text(Path(passage.id)) else f"{passage.id}.txt")
         if not file.resolve().is_relative_to(root.resolve()):
             raise DataError(f"{passage.place or passage.id}: id {passage.id!r} leads out of {root}. Use jsonl.")
         write_text(file, [passage.text])
-
-
-def _plain(file: Path) -> str:
-    return Path(file.name.removesuffix(".gz")).suffix.lower()
 
 
 def _title(file: Path) -> str:
     return Path(file.name.removesuffix(".gz")).stem.replace("_", " ")
 
 
-def _text(file: Path) -> str:
-    return "".join(line for line in lines(file) if line != BOM)
-
-
-FORMATS = (Format("folder", ("", *SUFFIXES), read, write, recognises),)
+FORMATS = (Format("folder", ("", *TEXTS), read, write, recognises),)

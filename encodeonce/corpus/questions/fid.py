@@ -17,7 +17,7 @@ from .._fields import kind, objects, string
 from .._files import Target, stem, write_text
 from .._format import Format
 from .._objects import Objects, has_fields, opens_with, written
-from ._parts import answers_of, content_id, question_text
+from ._parts import answers_of, content_id, place_of, question_text
 
 __all__ = ["FORMATS", "passage_of", "read", "recognises", "write"]
 
@@ -89,6 +89,11 @@ def _score(score: Any, place: str) -> float | None:
 
 def _object(question: Question) -> dict[str, Any]:
     scores = question.meta.get("scores", [None] * len(question.passages))
+    if len(scores) != len(question.passages):
+        raise DataError(
+            f"{place_of(question)}: {len(scores)} scores in meta['scores'] for {len(question.passages)} passages. "
+            "Passages were put in place of others: take the scores out, or put theirs in."
+        )
     ctxs = [
         {"id": passage.id, "title": passage.title, "text": passage.text} | ({} if score is None else {"score": score})
         for passage, score in zip(question.passages, scores, strict=True)

@@ -56,7 +56,13 @@ def write(target: Target, questions: Iterable[Question]) -> None:
             )
         passage = question.passages[0]
         articles = titles.setdefault(passage.title, {})
-        articles.setdefault(passage.id, (passage, []))[1].append(_written(question))
+        first, qas = articles.setdefault(passage.id, (passage, []))
+        if first.text != passage.text:
+            raise DataError(
+                f"{place_of(question)}: passage {passage.id!r} is another text than that of an earlier question. "
+                "Give it an id of its own, or write 'fid'."
+            )
+        qas.append(_written(question))
     data = [
         {
             "title": title,

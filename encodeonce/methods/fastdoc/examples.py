@@ -41,7 +41,6 @@ class DocumentBatch:
     `vectors` are stored sentence vectors, `pieces` the sentences themselves (one of them where there are tuples).
     """
 
-    n_documents: int
     lengths: tuple[int, ...]
     labels: Int[Tensor, "K B H"]
     vectors: Packed | None = None
@@ -152,4 +151,4 @@ class DocumentExamples:
             pieces = SentencePieces(torch.from_numpy(ids), tuple(len(text) for text in cut))
         places = tuple(self.places[n] for n in documents)
         lengths = tuple(self.lengths[documents].tolist())
-        return DocumentBatch(len(documents), lengths, labels, vectors, pieces, masked, places)
+        return DocumentBatch(lengths, labels, vectors, pieces, masked, places)

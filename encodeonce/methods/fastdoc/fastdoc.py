@@ -3,17 +3,18 @@
 A sentence vector stands where a piece vector does: positions and the embedding norm are added by `place`, then all
 blocks run. A document's vector is the mean over its sentences, and there is no padding in it (spec A4, A5).
 
-Axes: P sentences of all documents   E width of a sentence vector   D width   K documents of a tuple   B tuples
-M hidden pieces   N documents
+Axes: P sentences of all documents   E width of a sentence vector   F width of a piece vector   D width
+K documents of a tuple   B tuples   M hidden pieces   N documents
 """
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ...encoders.live import LiveBlocks
@@ -26,7 +27,7 @@ from .losses import Hierarchy, distances, tuple_loss
 from .masking import Masked, masked
 from .objective import Objective
 
-__all__ = ["FastDoc", "TripletScorer"]
+__all__ = ["FastDoc", "TripletScorer", "projection"]
 
 log = logging.getLogger("encodeonce")
 
@@ -52,7 +53,8 @@ class FastDoc(nn.Module):
     `lower` is a sentence encoder that is trained too (it then reads pieces, not the store). `head` is the checkpoint's
     masked-language head, needed for a masked loss: a tied one reads the trained piece vectors. Piece vectors take no
     gradient without a masked loss, so an exported encoder keeps those of its start. Every `trace_every` batches
-    `trace` gains the losses' parts, distances, and each part's gradient norm; 0: never.
+    `trace` gains the losses' parts, distances, and each part's gradient norm; 0: never. `seen` counts batches,
+    sentences and positions, and goes into checkpoints.
 
     Raises ConfigError where widths differ and no projection was asked for.
     """
@@ -77,12 +79,12 @@ class FastDoc(nn.Module):
         lora = (objective.lora, objective.lora_alpha) if objective.lora else None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            whole = {"final": True, "embeddings": True, "compute": objective.compute}
-            self.blocks = LiveBlocks(stack, range(stack.n_blocks), lora=lora, **whole)  # type: ignore[arg-type]
-            self.lower = None if lower is None else LiveBlocks(lower, range(lower.n_blocks), **whole)  # type: ignore[arg-type]
+            whole = partial(LiveBlocks, final=True, embeddings=True, compute=objective.compute)
+            self.blocks = whole(stack, range(stack.n_blocks), lora=lora)
+            self.lower = None if lower is None else whole(lower, range(lower.n_blocks))
             entered = self.blocks.stack.model.get_input_embeddings().weight
             self.entered = int(entered.shape[1])
-            self.projection = self._projection(sentence_width or (lower or stack).width)
+            self.projection = projection(sentence_width or (lower or stack).width, self.entered, objective.projection)
             wants_heads = objective.hierarchy and n_classes
             self.hierarchy = (
                 Hierarchy(stack.width, n_classes, objective.head_hidden, objective.reduction == "mean")
@@ -95,21 +97,8 @@ class FastDoc(nn.Module):
             entered.requires_grad_(False)
         self.head = self._masked_head(head)
         self.trace: list[dict[str, float]] = []
-        self.n_batches = 0
-        self.positions = {"real": 0, "run": 0}
-
-    def _projection(self, width: int) -> nn.Linear | None:
-        if width == self.entered and not self.objective.projection:
-            return None
-        if not self.objective.projection:
-            raise ConfigError(
-                f"sentence vectors have width {width}, the encoder's piece vectors {self.entered}. Take a sentence "
-                "encoder of that width, or ask for projection='linear' (or 'frozen'), which changes what is tested."
-            )
-        made = nn.Linear(width, self.entered, bias=False)
-        nn.init.eye_(made.weight)
-        made.weight.requires_grad_(self.objective.projection == "linear")
-        return made
+        self.seen: Int[Tensor, " 3"]
+        self.register_buffer("seen", torch.zeros(3, dtype=torch.int64))
 
     def _masked_head(self, head: MaskedLM | None) -> MaskedLM | None:
         if not self.objective.masked:
@@ -119,6 +108,11 @@ class FastDoc(nn.Module):
         if head.tied and head.weight is not None:
             head.forget_table()
         return head
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Sentences of all batches trained on, and the positions run for them: padding is the difference."""
+        return {"real": int(self.seen[1]), "run": int(self.seen[2])}
 
     # what train.fit asks
 
@@ -156,7 +150,7 @@ class FastDoc(nn.Module):
             if not len(examples.tuples):
                 shown = self._hide(examples, chosen, seed, number)
                 places = tuple(examples.windows[i].place for i in chosen)
-                yield DocumentBatch(0, (), torch.zeros(0, 0, 0, dtype=torch.long), masked=shown, places=places)
+                yield DocumentBatch((), torch.zeros(0, 0, 0, dtype=torch.long), masked=shown, places=places)
                 continue
             hide = own and len(beside) and self.objective.masked
             taken = beside[np.arange(number * own, number * own + own) % len(beside)] if hide else None
@@ -206,19 +200,19 @@ class FastDoc(nn.Module):
 
     def rows(self, batch: DocumentBatch) -> tuple[Float[Tensor, "P D"], tuple[int, ...]]:
         """The last view of every sentence, documents end to end, and their numbers of rows."""
-        vectors, lengths = self._sentences(batch), batch.lengths
-        if self.projection is not None:
-            vectors = self.projection(vectors)
-        if self.token_scale != 1.0:
-            vectors = vectors * self.token_scale
+        vectors, lengths = self.entering(self._sentences(batch)), batch.lengths
         if self.objective.padded:
             longest = max(lengths)
             parts = [nn.functional.pad(one, (0, 0, 0, longest - len(one))) for one in vectors.split(list(lengths))]
             vectors, lengths = torch.cat(parts), (longest,) * len(lengths)
         if self.training:
-            self.positions["real"] += sum(batch.lengths)
-            self.positions["run"] += self.blocks.n_positions(lengths)
+            self.seen[1:] += torch.tensor([sum(batch.lengths), self.blocks.n_positions(lengths)])
         return self.blocks(self.blocks.place(vectors, lengths), lengths), lengths
+
+    def entering(self, vectors: Float[Tensor, "P E"]) -> Float[Tensor, "P F"]:
+        """Sentence vectors as the blocks read them: projected and scaled, where the objective says so."""
+        projected = vectors if self.projection is None else self.projection(vectors)
+        return projected if self.token_scale == 1.0 else projected * self.token_scale
 
     def _sentences(self, batch: DocumentBatch) -> Float[Tensor, "P E"]:
         device = next(self.parameters()).device
@@ -240,7 +234,8 @@ class FastDoc(nn.Module):
 
     def _note(self, batch: DocumentBatch, parts: Mapping[str, Tensor]) -> None:
         """Losses, distances and gradient norms of this batch; a warning where all documents became one vector."""
-        number, self.n_batches = self.n_batches, self.n_batches + 1
+        number = int(self.seen[0])
+        self.seen[0] += 1
         if not self.trace_every or number % self.trace_every:
             return
         entry = {"batch": float(number), **{name: part.item() for name, part in parts.items()}}
@@ -257,6 +252,22 @@ class FastDoc(nn.Module):
             if near.mean() + away.mean() < 2 * COLLAPSED:
                 log.warning("batch %d: all documents have the same vector (collapse); lower the rate", number)
         self.trace.append(entry)
+
+
+def projection(width: int, entered: int, kind: str) -> nn.Linear | None:
+    """From the width of sentence vectors to that of piece vectors, at first an identity, padded or cut; trained where
+    `kind` is "linear". None where it is "" and the widths are one; ConfigError where they then differ."""
+    if not kind:
+        if width == entered:
+            return None
+        raise ConfigError(
+            f"sentence vectors have width {width}, the encoder's piece vectors {entered}. Take a sentence "
+            "encoder of that width, or ask for projection='linear' (or 'frozen'), which changes what is tested."
+        )
+    made = nn.Linear(width, entered, bias=False)
+    nn.init.eye_(made.weight)
+    made.weight.requires_grad_(kind == "linear")
+    return made
 
 
 def _own(module: nn.Module | None) -> list[nn.Parameter]:

@@ -4,8 +4,6 @@ Axes: K documents of a tuple (anchor, positive, negative; or anchor, near, far, 
 H levels   C classes of a level, 0 the null class
 """
 
-import math
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -57,8 +55,3 @@ class Hierarchy(nn.Module):
             for level, head in enumerate(self.heads)
         ]
         return torch.stack(losses).mean() if self.mean else torch.stack(losses).sum()
-
-    @staticmethod
-    def chance(n_classes: tuple[int, ...], n_documents: int) -> float:
-        """The loss of heads that know nothing: documents times the sum of ln C."""
-        return n_documents * sum(math.log(n) for n in n_classes)

@@ -16,6 +16,7 @@ from ...encoders.live import LiveBlocks
 from ...encoders.stack import Stack
 from ...errors import DataError
 from ...nn.segments import segment_means
+from .fastdoc import FastDoc
 from .masking import Window
 
 __all__ = [
@@ -67,15 +68,17 @@ def plain_means(source: Source, index: Int[np.ndarray, " N"], size: int = 256) -
     return np.concatenate(means)
 
 
-def by_sentences(blocks: LiveBlocks, source: Source, index: Int[np.ndarray, " N"], size: int = 64) -> Vectors:
-    """Each document's vector from its stored sentence vectors: the mean of the last view; no dropout."""
+def by_sentences(method: FastDoc, source: Source, index: Int[np.ndarray, " N"], size: int = 64) -> Vectors:
+    """Each document's vector from its stored sentence vectors, as they enter in training: the mean of the last view; no
+    dropout, no padding."""
+    blocks = method.blocks
     order = np.argsort(-np.asarray(source.rows(index)), kind="stable")
     found = np.empty((len(index), blocks.width), np.float32)
     with _still(blocks):
         for at in range(0, len(order), size):
             chosen = order[at : at + size]
             batch = source.batch(index[chosen], dtype=torch.float32)
-            rows = blocks(blocks.place(batch.views[-1], batch.lengths), batch.lengths)
+            rows = blocks(blocks.place(method.entering(batch.views[-1]), batch.lengths), batch.lengths)
             found[chosen] = segment_means(rows, batch.lengths).numpy()
     return found
 

@@ -106,8 +106,19 @@ class _Both(Similarity):
         return found[~self.brand.similar(document, found) & self.brand.known()[found]]
 
     def anchors(self) -> Pool:
-        either = np.intersect1d(self.category.anchors(), self.brand.anchors())
-        return np.array([d for d in either if len(self.partners(int(d))) and len(self.far(int(d)))], np.int64)
+        """Documents of equal categories and brands are looked at together: their candidates are the same."""
+        alike: dict[tuple[bytes, bytes], list[int]] = {}
+        for d in np.intersect1d(self.category.anchors(), self.brand.anchors()).tolist():
+            groups = (self.category.groups_of(d).tobytes(), self.brand.groups_of(d).tobytes())
+            alike.setdefault(groups, []).append(d)
+        known, found = self.brand.known(), []
+        for own in alike.values():
+            others = self.category.together(own[0])
+            same = self.brand.similar(own[0], others)
+            near, far = (np.unique(self.texts[others[which]]) for which in (same, ~same & known[others]))
+            if len(near) > 1:
+                found += [d for d in own if len(far) > 1 or (len(far) == 1 and far[0] != self.texts[d])]
+        return np.array(sorted(found), np.int64)
 
     def partners(self, document: int) -> Pool:
         found = self.category.partners(document)
@@ -143,11 +154,10 @@ class _Sampler:
                 f"no document of {len(self.rule)} has a partner ({len(self.pool)} have metadata): every group holds a "
                 "single text. Name a coarser field, or cut the category paths at a higher level."
             )
-        others = self.pool[~self.away.similar(int(self.anchors[0]), self.pool)]
-        if not len(others) and all(len(self._negatives(int(a), int(a))) == 0 for a in self.anchors):
+        if self.away.all_similar():
             raise DataError(
                 f"no negatives: all {len(self.pool)} documents with metadata are similar to each other. Give documents "
-                "of more than one category."
+                "of more than one category, or a field with no name that they all have."
             )
 
     def sample(self) -> Sample:

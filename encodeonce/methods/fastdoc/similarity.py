@@ -48,6 +48,10 @@ class Similarity(ABC):
     def similar(self, document: int, others: Ids) -> Bool[np.ndarray, " M"]:
         """Which of the others are similar to the document."""
 
+    def all_similar(self) -> bool:
+        """Whether one look shows that all documents with metadata are similar to each other."""
+        return False
+
     @abstractmethod
     def known(self) -> Bool[np.ndarray, " N"]:
         """Which documents have metadata: without any, nothing says that they are dissimilar either."""
@@ -84,8 +88,9 @@ class SharedGroup(Similarity):
     def of(cls, keys: Sequence[str], groups: Sequence[Sequence[str]]) -> "SharedGroup":
         """From each document's content key and the names of its groups (none: no metadata)."""
         known: dict[str, int] = {}
-        owner = [n for n, own in enumerate(groups) for _ in own]
-        group = [known.setdefault(name, len(known)) for own in groups for name in own]
+        named = [dict.fromkeys(own) for own in groups]  # a name that stands twice is one group
+        owner = [n for n, own in enumerate(named) for _ in own]
+        group = [known.setdefault(name, len(known)) for own in named for name in own]
         return cls(text_ids(keys), np.array(owner, np.int64), np.array(group, np.int64), list(known))
 
     def groups_of(self, document: int) -> Ids:
@@ -99,13 +104,21 @@ class SharedGroup(Similarity):
     def known(self) -> Bool[np.ndarray, " N"]:
         return np.diff(self.first) > 0
 
+    def all_similar(self) -> bool:
+        """One group holds every document: a single category, or a concept at the root of all others."""
+        return int(np.diff(self.begin).max(initial=0)) == int(self.known().sum())
+
     def anchors(self) -> Ids:
         useful = np.concatenate([[0], np.cumsum(self.n_texts[self.group] > 1)])
         return np.flatnonzero(useful[self.first[1:]] > useful[self.first[:-1]])
 
-    def partners(self, document: int) -> Ids:
+    def together(self, document: int) -> Ids:
+        """All documents of its groups, itself and others of its text among them, ascending."""
         own = [self.members[self.begin[g] : self.begin[g + 1]] for g in self.groups_of(document)]
-        found = np.unique(np.concatenate(own)) if own else np.zeros(0, np.int64)
+        return np.unique(np.concatenate(own)) if own else np.zeros(0, np.int64)
+
+    def partners(self, document: int) -> Ids:
+        found = self.together(document)
         return found[self.texts[found] != self.texts[document]]
 
     def draw(self, document: int, generator: np.random.Generator) -> int:

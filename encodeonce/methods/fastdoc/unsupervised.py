@@ -8,6 +8,7 @@ Axes: N documents   D width   K leaf topics   H levels   V words
 """
 
 import importlib
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from ...metrics.rouge import rouge_l, rouge_words
 from .sampling import Sample, SampleReport
 
 __all__ = ["Topics", "rouge_triplets", "topics", "topics_of"]
+
+log = logging.getLogger("encodeonce")
 
 
 def rouge_triplets(texts: Sequence[str], n: int, seed: int = 0, pool: int = 64, max_words: int = 512) -> Sample:
@@ -50,6 +53,8 @@ def rouge_triplets(texts: Sequence[str], n: int, seed: int = 0, pool: int = 64, 
             continue
         taken.add(pair)
         found.append((anchor, positive, negative))
+    if len(found) < n:
+        log.warning("%d tuples asked for; %d draws gave no more than %d", n, 4 * n, len(found))
     if not found:
         raise DataError(f"no triplet: among {len(distinct)} texts no text is nearer to another than the rest.")
     report = SampleReport(n, len(found), len(distinct), 0, len(texts) - len(distinct), (), repeated, 0)

@@ -168,6 +168,11 @@ class Design:
         values = asdict(self)
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
+    def chosen(self) -> dict[str, Any]:
+        """What is not left as it is by default."""
+        usual = Design().to_json()
+        return {name: value for name, value in self.to_json().items() if value != usual[name]}
+
     def _live(self, total: int) -> int:
         if self.live is None:
             wanted = 1 / 3 if self.alpha is None else self.alpha

@@ -46,6 +46,8 @@ class Lumen(nn.Module):
     mixed), "reader". What is frozen and runs on the fly lies in `frozen`, in eval mode, and is not saved.
     """
 
+    _frozen: dict[str, LiveBlocks]
+
     def __init__(
         self,
         design: Design,
@@ -189,8 +191,7 @@ class Lumen(nn.Module):
         return reader
 
     def _live_part(self, name: str) -> LiveBlocks:
-        frozen: dict[str, LiveBlocks] = self._frozen  # type: ignore[assignment]
-        part = frozen[name] if name in frozen else self.parts[name]
+        part = self._frozen[name] if name in self._frozen else self.parts[name]
         assert isinstance(part, LiveBlocks)
         return part
 
@@ -250,9 +251,17 @@ def _reader(
     else:
         whole = encoder.cut([Document("a", text="a")])[0].ids
         decoder = WarmDecoder.load(home, int(whole[0]), int(whole[-1]), design.decoder_blocks)
+    shown = design.question_for_decoder(plan)
+    prefix = design.question_pieces if shown == "prefix" else 0
+    if decoder.longest is not None and prefix + design.longest_answer > decoder.longest:
+        before = f"question_pieces={prefix} before the output and " if prefix else ""
+        raise ConfigError(
+            f"{before}longest_answer={design.longest_answer} are more pieces than the decoder can be given, "
+            f"{decoder.longest} ({home}). Give less."
+        )
     return Generator(
         decoder,
-        design.question_for_decoder(plan),
+        shown,
         design.longest_answer,
         design.n_beams,
         design.length_penalty,

@@ -18,16 +18,22 @@ CARRIED = ("question", "live", "mix", "reader")
 def carry(source: Lumen, target: Lumen) -> None:
     """Start `target` from what `source` learned (L-09): question encoder, live blocks, mix and reader, never a memory.
 
-    ConfigError where the two are not cut alike.
+    ConfigError where the two are not cut alike, or not made of the same parts.
     """
     if (source.plan.cut, source.plan.blocks) != (target.plan.cut, target.plan.blocks):
         raise ConfigError(
             f"a model cut at {source.plan.cut} with live blocks {list(source.plan.blocks)} cannot start one cut at "
             f"{target.plan.cut} with {list(target.plan.blocks)}."
         )
-    for name in CARRIED:
-        if name in target.parts and name in source.parts:
-            target.parts[name].load_state_dict(source.parts[name].state_dict())
+    learned, wanted = ([name for name in CARRIED if name in one.parts] for one in (source, target))
+    if learned != wanted or type(source.reader) is not type(target.reader):
+        raise ConfigError(
+            f"{', '.join(learned)} with a {source.design.reader} reader were trained, {', '.join(wanted)} with a "
+            f"{target.design.reader} reader would start from them. Give both designs the same question_encoder, "
+            "layers and reader."
+        )
+    for name in learned:
+        target.parts[name].load_state_dict(source.parts[name].state_dict())
 
 
 def export(method: Lumen, encoder: Pretrained, folder: Path) -> None:

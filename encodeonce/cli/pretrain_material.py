@@ -1,0 +1,130 @@
+"""What `pretrain` trains on: documents with sentences, training and held out, and tuples of them under its rule."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..corpus.taxonomy import names_of, path_of
+from ..corpus.text import with_sentences
+from ..errors import ConfigError, DataError
+from ..methods.fastdoc.objective import Objective
+from ..methods.fastdoc.sampling import Sample, quadruplets, shuffled, triplets
+from ..methods.fastdoc.similarity import Cited, SharedGroup
+from ..methods.fastdoc.unsupervised import rouge_triplets
+from ..resolve import nearest
+from ..types import Document
+from .pretrain_config import PretrainConfig, SampleSection
+from .steps import documents_of
+
+__all__ = ["Material", "check", "paths_of", "prepare", "sampled"]
+
+log = logging.getLogger("encodeonce")
+
+
+@dataclass(frozen=True)
+class Material:
+    """Documents with sentences, training and held out; what was counted on the way."""
+
+    train: list[Document]
+    held_out: list[Document]
+    counts: dict[str, int]
+
+    def digest(self) -> str:
+        """Equal for equal documents on both sides, in this order, with equal metadata."""
+        digest = hashlib.sha256()
+        for document in (*self.train, *self.held_out):
+            content = [document.id, document.key, document.sentences, document.meta]
+            digest.update(json.dumps(content, sort_keys=True, default=str).encode())
+        return digest.hexdigest()
+
+
+def check(made: SampleSection, objective: Objective) -> None:
+    """ConfigError for settings of `[sample]` that would do nothing."""
+    if made.rule == "citations" and not made.field:
+        raise ConfigError("sample.rule = 'citations' needs sample.field, the field of the cited ids.")
+    if made.hard_ratio and made.rule != "citations":
+        raise ConfigError(f"sample.hard_ratio = {made.hard_ratio} is of rule = 'citations'; this is {made.rule!r}.")
+    if made.topic_levels and not objective.hierarchy:
+        raise ConfigError(f"sample.topic_levels = {made.topic_levels}: this objective reads no classes; leave it out.")
+    if made.shuffled and (made.rule == "rouge" or made.topic_levels):
+        raise ConfigError(
+            "sample.shuffled gives documents each other's metadata; rule = 'rouge' and topic_levels read the texts, so "
+            "such a run would be no control."
+        )
+
+
+def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
+    """Read, cut into sentences, limit, hold out. Documents without a sentence are counted and left out.
+
+    DataError where no document has one of `fields` (the config's key -> its name), or where a side is empty.
+    """
+    data = config.data
+    config.need("data.train")
+    documents = with_sentences(documents_of(data.train, data.format, data.columns))
+    known = sorted({name for document in documents for name in document.meta})
+    for key, field in fields.items():
+        if field not in known:
+            without = " Without metadata: sample.rule = 'rouge' and sample.topic_levels." if key == "data.path" else ""
+            raise DataError(
+                f"{key} = {field!r}: none of {len(documents)} documents has this field.{nearest(field, known)} "
+                f"There is: {', '.join(known) or 'none'}.{without}"
+            )
+    kept = [document for document in documents if document.sentences]
+    limited = [_limited(document, data.max_sentences, data.keep) for document in kept]
+    if data.split:
+        held = [document.meta.get(data.split) == data.held_out_name for document in limited]
+        if not any(held) or all(held):
+            there = sorted({repr(document.meta.get(data.split)) for document in limited})
+            raise DataError(
+                f"{sum(held)} of {len(held)} documents have {data.split} = {data.held_out_name!r}: not some. "
+                f"There is: {', '.join(there[:8])}{' ...' if len(there) > 8 else ''}."
+            )
+    else:
+        held = [int(document.key[:8], 16) < data.held_out * 16**8 for document in limited]
+    counts = {
+        "documents": len(documents),
+        "without_sentence": len(documents) - len(kept),
+        "shortened": sum(len(a.sentences) < len(b.sentences) for a, b in zip(limited, kept, strict=True)),
+        "sentences": sum(len(document.sentences) for document in limited),
+    }
+    if counts["without_sentence"] or counts["shortened"]:
+        log.info("%(without_sentence)d documents without a sentence left out, %(shortened)d shortened", counts)
+    train, apart = ([d for d, out in zip(limited, held, strict=True) if out is side] for side in (False, True))
+    return Material(train, apart, counts)
+
+
+def _limited(document: Document, most: int, keep: str) -> Document:
+    extra = len(document.sentences) - most
+    if extra <= 0:
+        return document
+    first = {"head": 0, "middle": extra // 2, "tail": extra}[keep]
+    return replace(document, sentences=document.sentences[first : first + most])
+
+
+def paths_of(documents: Sequence[Document], config: PretrainConfig) -> list[tuple[str, ...]]:
+    """The category paths, cut at the config's level."""
+    levels = config.data.levels or None
+    return [path_of(document, config.data.path)[:levels] for document in documents]
+
+
+def sampled(documents: Sequence[Document], config: PretrainConfig, n: int, seed: int, mixed: bool) -> Sample:
+    """Tuples of these documents under the config's rule; with `mixed`, their metadata belongs to others."""
+    made = config.sample
+    keys = [document.key for document in documents]
+    if made.rule == "rouge":
+        return rouge_triplets([document.text for document in documents], n, seed)
+    order = shuffled(range(len(documents)), seed) if mixed else list(range(len(documents)))
+    whole = [[" > ".join(path)] if path else [] for path in paths_of(documents, config)]
+    groups = [list(names_of(document, made.field)) for document in documents] if made.field else whole
+    if made.rule in ("category", "brand") and any(len(own) > 1 for own in groups):
+        raise DataError(f"rule={made.rule!r}: {made.field!r} holds several names; use rule='concepts'.")
+    groups = [groups[i] for i in order]
+    if made.rule == "citations":
+        rule = Cited.of(keys, [document.id for document in documents], groups)
+        return triplets(rule, n, seed, made.hard_ratio)
+    if made.rule == "brand":
+        brands = [list(names_of(documents[i], made.brand)) for i in order]
+        return quadruplets(SharedGroup.of(keys, groups), SharedGroup.of(keys, brands), n, seed)
+    return triplets(SharedGroup.of(keys, groups), n, seed)
