@@ -71,7 +71,8 @@ def test_store_mb_is_of_the_documents_compared_whatever_else_the_store_holds(
     )
     folder = sum(file.stat().st_size for file in (tmp_path / "states").iterdir()) / 1e6
     assert everything == pytest.approx(folder, rel=0.02)
-    assert part is not None and 0.2 * folder < part < 0.8 * folder
+    assert part is not None
+    assert 0.2 * folder < part < 0.8 * folder
 
 
 def test_finished_cells_are_never_computed_again(
