@@ -38,6 +38,7 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.integrations._material import TextVectors, copies
 from encodeonce.integrations.few_shot import FewShot
 from encodeonce.methods.fewshot import PROBES, Probe, prompted
+from encodeonce.methods.fewshot.probe import RIDGES
 from encodeonce.methods.fewshot.prompted import source_of
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.metrics.few_shot import paired, spread, task_score
@@ -65,8 +66,6 @@ FILES = {
     "mrpc": ("glue/mrpc/dev", "glue/mrpc/train"),
 }
 """Task -> the file it is tested on, the file its unlabelled texts are from."""
-
-RIDGES = (0.01, 0.1, 1.0, 10.0)
 GROUPS = {
     "vectors": [name + part for name in PROBES if name != "cosine" for part in ("", "+dev")],
     "tuned": ["finetune", "finetune+dev"],

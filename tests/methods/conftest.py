@@ -1,6 +1,5 @@
 """A small corpus with random states whose labels can be learned: what a word's vectors say; the tiny encoders too."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,10 @@ import pytest
 
 from encodeonce.batching import Encodings
 from encodeonce.types import Document, Encoding, Spec
+
+from ..encoders.conftest import checkpoint
+
+__all__ = ["checkpoint", "corpus", "make_corpus"]
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -48,13 +51,3 @@ def corpus(n: int, seed: int = 0) -> tuple[list[Document], Encodings]:
 @pytest.fixture
 def make_corpus() -> Callable[..., tuple[list[Document], Encodings]]:
     return corpus
-
-
-_encoders = importlib.util.spec_from_file_location(
-    "tiny_encoders", Path(__file__).parents[1] / "encoders" / "conftest.py"
-)
-assert _encoders is not None
-assert _encoders.loader is not None
-_tiny_encoders = importlib.util.module_from_spec(_encoders)
-_encoders.loader.exec_module(_tiny_encoders)
-checkpoint = _tiny_encoders.checkpoint

@@ -230,6 +230,7 @@ def test_I32_saving_and_restoring_gives_the_same_logits(world: World, tmp_path: 
     from safetensors.torch import load_file
 
     base.load_state_dict(load_file(tmp_path / "kept" / "model.safetensors"))
+    torch.testing.assert_close(logits(base, world.batch(base)), logits(method, world.batch(method)), atol=1e-6, rtol=0)
     with pytest.raises(RunError, match=r"holds fusion made with \{'k': 4\}; this one has \{'k': 5\}"):
         refusion(world.plain(), Fusing(k=5), WIDTH).restore(tmp_path / "kept")
 

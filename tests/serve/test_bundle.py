@@ -69,7 +69,7 @@ def test_a_loaded_run_gives_the_same_logits(make_corpus: Corpus, tmp_path: Path,
 READER = """
 import sys, torch, numpy as np
 sys.path.insert(0, sys.argv[1])
-import conftest
+from tests.methods import conftest
 from encodeonce.serve.bundle import load
 torch.manual_seed(987)
 documents, memory = conftest.corpus(8)
@@ -83,9 +83,9 @@ with torch.no_grad():
 def test_TRAIN1_a_new_process_gives_the_same_logits(make_corpus: Corpus, tmp_path: Path) -> None:
     run, documents, memory = trained(make_corpus)
     save(run, tmp_path / "run")
-    corpus = Path(__file__).parents[1] / "methods"
+    home = Path(__file__).parents[2]
     subprocess.run(
-        [sys.executable, "-c", READER, str(corpus), str(tmp_path / "run"), str(tmp_path / "there.npz")], check=True
+        [sys.executable, "-c", READER, str(home), str(tmp_path / "run"), str(tmp_path / "there.npz")], check=True
     )
     there = np.load(tmp_path / "there.npz")
     for name, scores in logits(run.method, memory, documents).items():
