@@ -133,7 +133,7 @@ def train_reader(config: ReaderConfig, folder: Path) -> ReaderReport:
     scorers = {"answer": AnswerScorer()}
     done = fit(method, read["train"], scorers, job.settings, dev=read.get("dev"), folder=folder)
     size = job.settings.per_device_eval_batch_size
-    scored = [split for split in ("dev", "test") if split in read]
+    scored: list[str] = [split for split in ("dev", "test") if split in read]
     scores = {split: dict(evaluate(method, read[split], scorers, size).scores["answer"]) for split in scored}
     training = {
         "settings": job.settings.to_json(),
