@@ -2,18 +2,18 @@
 
 from .batch import Batch, Choice
 from .cut import Cut
+from .encodings import Encodings
 from .examples import Examples, Source, Supervised
 from .laid_out import LaidOut
-from .memory import Memory
 from .plan import count_by_pieces, planned, planned_by_pieces
 
 __all__ = [
     "Batch",
     "Choice",
     "Cut",
+    "Encodings",
     "Examples",
     "LaidOut",
-    "Memory",
     "Source",
     "Supervised",
     "count_by_pieces",

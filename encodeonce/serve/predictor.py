@@ -97,7 +97,8 @@ class Predictor:
         for i in asked:
             alike.setdefault(shown[i].key, []).append(i)
         fresh = self._not_stored(shown, alike)
-        stored = [i for key, places in alike.items() if key not in fresh for i in places]
+        live = set(fresh)
+        stored = [i for key, places in alike.items() if key not in live for i in places]
         if stored:
             assert self.store is not None
             self._answer(self.store, shown, sorted(stored), size, probabilities, answers)
