@@ -9,6 +9,7 @@ item   D width
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -20,6 +21,10 @@ from ..types import Pieces
 from .stack import Stack
 
 __all__ = ["batches", "encode", "encode_together"]
+
+
+TOGETHER = 1024
+"""Pieces whose views are handed over together: enough that what is done once a batch does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +94,8 @@ def encode(
     Raises EncoderError naming item and block where the model itself gives inf or NaN.
     """
     run = _Run(stack, pieces, layers, padding, half, first_position, segment)
-    for chosen, views in run.batches(budget):
-        stacked = torch.stack([view.float() for view in views], dim=1).cpu().numpy()
-        del views  # not kept beside those of the next batch
+    for chosen in run.plan(budget):
+        stacked = torch.stack([view.float() for view in run.views(chosen)], dim=1).cpu().numpy()
         for row, job in enumerate(chosen):
             if run.is_whole(job):
                 yield job.item, stacked[row, :, : len(job.ids)]
@@ -111,32 +115,48 @@ def encode_together(
     segment: int = 0,
     rounded: torch.dtype = torch.float32,
 ) -> Iterator[tuple[list[int], Float[Tensor, "L P D"]]]:
-    """As `encode`, a batch at a time: yields the items of one, and their views end to end, fp32.
+    """As `encode`, some batches at a time: yields their items, and their views end to end, fp32.
 
-    Values are `rounded` to that type and back. The memory is used again for the next batch.
+    Values are `rounded` to that type and back. The memory is used again for what follows.
     """
     run = _Run(stack, pieces, layers, padding, half, first_position, segment)
     memory = torch.empty(0)
-    for chosen, views in run.batches(budget):
-        whole = [row for row, job in enumerate(chosen) if run.is_whole(job)]
-        if whole:
-            longest, width = views[0].shape[1:]
-            rows = torch.cat([torch.arange(len(chosen[row].ids)) + row * longest for row in whole])
-            needed = len(views) * len(rows) * width
-            if memory.numel() < needed:
-                memory = torch.empty(needed)
-            out = memory[:needed].view(len(views), len(rows), width)
-            every = len(rows) == len(chosen) * longest
-            for to, view in zip(out, views, strict=True):
-                flat = view.flatten(0, 1) if every else view.flatten(0, 1).index_select(0, rows.to(view.device))
-                to.copy_(flat.to(rounded))
-            yield [chosen[row].item for row in whole], out
-        for row, job in enumerate(chosen):
-            if not run.is_whole(job):
-                found = run.joined(job, torch.stack([view[row].float() for view in views]).cpu().numpy())
-                if found is not None:
-                    yield [job.item], torch.from_numpy(found).to(rounded).float()
-        del views
+    for group in run.groups(budget):
+        whole = [[row for row, job in enumerate(chosen) if run.is_whole(job)] for chosen in group]
+        sizes = [sum(len(chosen[row].ids) for row in own) for chosen, own in zip(group, whole, strict=True)]
+        shape = len(layers), sum(sizes), stack.width
+        if memory.numel() < prod(shape):
+            memory = torch.empty(prod(shape))
+        out = memory[: prod(shape)].view(shape)
+        finished = []
+        for chosen, own, to in zip(group, whole, out.split(sizes, dim=1), strict=True):
+            views = run.views(chosen)
+            _copy(views, [(row, len(chosen[row].ids)) for row in own], to, rounded)
+            for row in sorted(set(range(len(chosen))) - set(own)):
+                found = run.joined(chosen[row], torch.stack([view[row].float() for view in views]).cpu().numpy())
+                finished += [] if found is None else [(chosen[row].item, torch.from_numpy(found))]
+            del views  # not kept beside those of the next batch
+        if shape[1]:
+            yield [chosen[row].item for chosen, own in zip(group, whole, strict=True) for row in own], out
+        for item, states in finished:
+            yield [item], states.to(rounded).float()
+
+
+def _copy(
+    views: list[Float[Tensor, "B T D"]],
+    rows: Sequence[tuple[int, int]],
+    to: Float[Tensor, "L P D"],
+    rounded: torch.dtype,
+) -> None:
+    """Of each of `rows`, (row, length), the views end to end."""
+    n_items, longest, _ = views[0].shape
+    chosen = None
+    if to.shape[1] < n_items * longest:
+        real = [np.arange(length) + row * longest for row, length in rows]
+        chosen = torch.from_numpy(np.concatenate([np.empty(0, np.int64), *real])).to(views[0].device)
+    for own, view in zip(to, views, strict=True):
+        flat = view.flatten(0, 1)
+        own.copy_((flat if chosen is None else flat.index_select(0, chosen)).to(rounded))
 
 
 class _Run:
@@ -156,16 +176,29 @@ class _Run:
         self.first_position, self.segment = first_position, segment
         self._waiting: dict[int, tuple[np.ndarray, int]] = {}
 
-    def batches(self, budget: int) -> Iterator[tuple[list[Job], list[Float[Tensor, "B T D"]]]]:
-        """The windows of a batch, right-padded where lengths differ, and their chosen views."""
+    def plan(self, budget: int) -> list[list[Job]]:
+        """The windows of each batch."""
         jobs = [job for item, cut in enumerate(self.pieces) for job in jobs_of(item, cut)]
-        for batch in batches([len(job.ids) for job in jobs], budget):
-            chosen = [jobs[index] for index in batch]
-            on = self.half and torch.cuda.is_available()
-            with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=on):
-                views = self._views(chosen)
-            yield chosen, views
-            del views
+        return [[jobs[index] for index in batch] for batch in batches([len(job.ids) for job in jobs], budget)]
+
+    def groups(self, budget: int) -> Iterator[list[list[Job]]]:
+        """The batches, as many together as hold `TOGETHER` pieces."""
+        group: list[list[Job]] = []
+        held = 0
+        for chosen in self.plan(budget):
+            group.append(chosen)
+            held += sum(len(job.ids) for job in chosen)
+            if held >= TOGETHER:
+                yield group
+                group, held = [], 0
+        if group:
+            yield group
+
+    def views(self, chosen: list[Job]) -> list[Float[Tensor, "B T D"]]:
+        """The chosen layers of one batch; right-padded where lengths differ."""
+        on = self.half and torch.cuda.is_available()
+        with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=on):
+            return self._views(chosen)
 
     def is_whole(self, job: Job) -> bool:
         """Whether the window is all of its item."""
