@@ -63,7 +63,8 @@ class FewShot:
     `methods` are those to try: "finetune", names of `methods.fewshot.PROBES`, and of `methods.refusion.FUSINGS` but
     "release" ("refusion": neighbours fused inside the encoder, with a search over how; none is tried by default, they
     take longest). `folds` is the number of parts of the cross-validation (fewer where a class has fewer examples);
-    `steps` and the two learning rates are those of fine-tuning and fusion, `compute` their number type. `store` keeps the vectors of all texts in a folder, so that a next run encodes nothing.
+    `steps` and the two learning rates are those of fine-tuning and fusion, `compute` their number type. `store` keeps
+    the vectors of all texts in a folder, so that a next run encodes nothing.
 
     After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`, `architecture_`.
     """
