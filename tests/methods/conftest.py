@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.types import Document, Encoding, Spec
 
 from ..encoders.conftest import checkpoint
@@ -31,7 +31,7 @@ def encoding(document: Document, pieces: list[int], seed: int) -> Encoding:
     return Encoding(document.key, states, word)
 
 
-def corpus(n: int, seed: int = 0) -> tuple[list[Document], Memory]:
+def corpus(n: int, seed: int = 0) -> tuple[list[Document], Encodings]:
     """`n` documents of 1 to 6 words of 1 to 3 pieces, with columns "upos", "deprel" and "tag"."""
     random = np.random.default_rng(seed)
     documents, encodings = [], []
@@ -45,9 +45,9 @@ def corpus(n: int, seed: int = 0) -> tuple[list[Document], Memory]:
         }
         documents.append(Document(f"s{i}", words, columns=columns, place=f"corpus:{i + 1}"))
         encodings.append(encoding(documents[-1], random.integers(1, 4, n_words).tolist(), seed * 1000 + i))
-    return documents, Memory(spec(), encodings)
+    return documents, Encodings(spec(), encodings)
 
 
 @pytest.fixture
-def make_corpus() -> Callable[..., tuple[list[Document], Memory]]:
+def make_corpus() -> Callable[..., tuple[list[Document], Encodings]]:
     return corpus

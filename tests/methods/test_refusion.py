@@ -256,12 +256,12 @@ def test_ratios_are_those_of_the_vectors_and_a_faint_one_is_said(
 
 
 def test_fusion_goes_into_the_top_blocks_and_beside_low_rank_terms(small: World) -> None:
-    from encodeonce.batching import Memory
+    from encodeonce.batching import Encodings
     from encodeonce.types import Encoding
 
     pieces = small.model.cut(small.documents)
     encodings = [Encoding(pieces[i].key, views, pieces[i].word) for i, views in small.model.encode(pieces)]
-    memory = Memory(small.model.spec(dtype="fp32"), encodings)
+    memory = Encodings(small.model.spec(dtype="fp32"), encodings)
     for name, blocks in (("top1", (2,)), ("lora", (0, 1, 2))):
         plain = small.plain(Tuning(name, dropout=0.0))
         method = refusion(plain, Fusing(k=K, schemes=["add"]), WIDTH)
