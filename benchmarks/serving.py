@@ -4,11 +4,11 @@
 
 Every candidate answers the same sentences from nothing, tokenisation included, 256 at a time: the frozen encoder alone
 (last layer only), a run with Frozen and a head, a run with Adapted and a head for one task and for five, all five from
-one encoding pass, and one task with Adapted's wide products in bf16 (`adapter.compute`). Runs are untrained: answers cost the same. "textbook" is `transformers` on padded batches of 32 in
-file order, last layer only, fp32. Without --conllu the text is the manual that every Python carries. Figures are CPU
-seconds of one thread. Candidates take turns on every part of 256 sentences; a part's figure is the least of the rounds,
-which other work on the machine disturbs least, and the parts are added. Prints
-the parts as JSON, then the ratio of five tasks to one.
+one encoding pass, and one task with Adapted's wide products in bf16 (`adapter.compute`). Runs are untrained: answers
+cost the same. "textbook" is `transformers` on padded batches of 32 in file order, last layer only, fp32. Without
+--conllu the text is the manual that every Python carries. Figures are CPU seconds of one thread. Candidates take turns
+on every part of 256 sentences; a part's figure is the least of the rounds, which other work on the machine disturbs
+least, and the parts are added. Prints the parts as JSON, then the ratio of five tasks to one.
 """
 
 import argparse
