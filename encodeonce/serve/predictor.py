@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,6 +40,9 @@ class LiveEncoder(Protocol):
 
     def cut(self, documents: Sequence[Document]) -> list[Pieces]:
         """Documents -> pieces."""
+
+    def encode(self, pieces: Sequence[Pieces], layers: Any = "all") -> Iterator[tuple[int, np.ndarray]]:
+        """`(position, fp32 [L, T, D])` once a position, in any order: what fills a store."""
 
     def encode_together(
         self, pieces: Sequence[Pieces], layers: Any = "all", dtype: str = "fp32"

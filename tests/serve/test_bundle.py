@@ -124,6 +124,9 @@ class LiveTiny:
             for d, w in zip(documents, words, strict=True)
         ]
 
+    def encode(self, pieces: Sequence[Pieces], layers: Any = "all") -> Iterator[tuple[int, np.ndarray]]:
+        raise AssertionError("nothing is kept")
+
     def encode_together(
         self, pieces: Sequence[Pieces], layers: Any = "all", dtype: str = "fp32"
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
