@@ -2,16 +2,16 @@
 
 from .batch import Batch, Choice
 from .cut import Cut
+from .encodings import Encodings
 from .examples import Examples, Source, Supervised
-from .memory import Memory
 from .plan import count_by_pieces, planned, planned_by_pieces
 
 __all__ = [
     "Batch",
     "Choice",
     "Cut",
+    "Encodings",
     "Examples",
-    "Memory",
     "Source",
     "Supervised",
     "count_by_pieces",

@@ -164,7 +164,6 @@ class Comparison:
         size = self.config.train.per_device_eval_batch_size
         # epochs x a batch of training, in batches of predicting
         share = len(material.splits["train"]) / done.fit.batches / size
-        nbytes = sum(file.stat().st_size for file in material.store.path.iterdir() if file.is_file())
         encoder = self.files.pass_seconds(
             layers, lambda: pass_seconds(material.model, material.splits["test"], layers, size)
         )
@@ -175,7 +174,7 @@ class Comparison:
             "infer_encoder_s_per_batch": encoder,
             "train_encoder_s_per_batch": None if encoder is None else encoder * share,
             "peak_mb": done.peak_mb,
-            "store_mb": nbytes / 1e6 if layers else None,
+            "store_mb": material.stored_bytes / 1e6 if layers else None,
             "started": started,
             "command": learning.command_line(),
             **surroundings(),

@@ -26,7 +26,7 @@ COMMANDS = {
     "predict": "Fill a file's columns, or tag raw text, with a saved run.",
     "pretrain": "Documents with metadata to a domain encoder.",
     "compare": "Methods x tasks x seeds from one store: a table, a plot.",
-    "memory": "Passages encoded once: build, add, remove, info, gc, plan.",
+    "memory": "A reader and passages encoded once: train, build, add, remove, info, gc, plan.",
     "ask": "Answer questions from a memory of passages, with sources.",
     "fewshot": "Learn from a handful of labels: tries, chooses, says by how much.",
     "inspect": "Which layers each label reads: heat map or numbers.",

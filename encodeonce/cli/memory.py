@@ -1,4 +1,4 @@
-"""`encodeonce memory build|add|remove|info|gc|plan`: passages encoded once, for a saved reader to answer from."""
+"""`encodeonce memory train|build|add|remove|info|gc|plan`: a reader, and passages encoded once for it."""
 
 import json
 from collections.abc import Callable
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import budget_option, json_option, vectors_option
+from .options import budget_option, json_option, set_option, vectors_option
 
 if TYPE_CHECKING:
     from ..memory import Added
     from ..types import Passage
+    from .reader_training import ReaderPlan, ReaderReport
 
     Passages = Callable[[], list[Passage]]
 
@@ -59,10 +60,38 @@ def passage_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def memory() -> None:
-    """Passages encoded once, for a saved reader to answer from.
+    """A reader, and passages encoded once for it to answer from.
 
     Files are tables (id, text, title), JSON lines, BEIR's and FlashRAG's corpora, and folders of plain text.
     """
+
+
+@memory.command()
+@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--output", "-o", "run", type=click.Path(file_okay=False, path_type=Path), help="RUN.")
+@click.option("--dry-run", is_flag=True, help="Check config and data, say what would be done, and do nothing.")
+@set_option
+@json_option
+def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...], as_json: bool) -> None:
+    """Train a reader on questions and passages, and save it as RUN, for `build` and `ask`.
+
+    CONFIG names encoder, questions, passages, design and settings. A training that was interrupted goes on where it was
+    when the same command is given again.
+    """
+    if run is None and not dry_run:
+        raise click.UsageError("Missing option '--output' / '-o'.")
+    from .config import load
+    from .reader_config import ReaderConfig
+
+    chosen = load(config, changes, model=ReaderConfig)
+    from .reader_training import plan_reader, train_reader
+
+    if run is None or dry_run:
+        planned = plan_reader(chosen)
+        click.echo(json.dumps(planned.to_json()) if as_json else _planned_text(planned))
+        return
+    done = train_reader(chosen, run)
+    click.echo(json.dumps(done.to_json()) if as_json else _trained_text(done, run))
 
 
 @memory.command()
@@ -224,6 +253,40 @@ def plan(
     asked = [] if questions is None else read_questions(questions)
     found = forecast(held, passages(), asked, k, budget)
     click.echo(json.dumps(found.to_json()) if as_json else found.text())
+
+
+def _planned_text(found: "ReaderPlan") -> str:
+    questions = ", ".join(f"{split} {count:,}" for split, count in found.questions.items())
+    live = f"{len(found.live)} live, copies of {', '.join(map(str, found.live))}" if found.live else "none live"
+    lines = [
+        f"encoder    {found.encoder}: {found.blocks} blocks, cut after {found.cut}, {live}; {found.reader} reader",
+        f"questions  {questions}; {found.per_question:.1f} passages each, {found.passages:,} different ones",
+        f"to store   {found.store.rows:,} rows of {found.store.missing:,} passages, {found.store.bytes:,} bytes",
+        f"training   {found.steps:,} steps",
+    ]
+    if found.store.lacks:
+        lines.append(f"lacking    the encoder has no {' and no '.join(found.store.lacks)}: nothing can be encoded yet")
+    return "\n".join([*lines, "Nothing was written."])
+
+
+def _trained_text(done: "ReaderReport", run: Path) -> str:
+    from ..report.table import shown
+
+    lines = [
+        f"{split:<10} {', '.join(f'{name} {shown(value)}' for name, value in own.items())}"
+        for split, own in done.scores.items()
+    ]
+    if done.encoded is not None:
+        report = done.encoded.report
+        lines.append(
+            f"store      {report.hits:,} passages were there, {report.written:,} encoded ({report.bytes:,} bytes)"
+        )
+    fit, best = done.fit, done.fit.best["answer"]["epoch"]
+    lines.append(
+        f"train      {fit.batches:,} batches, {1000 * fit.seconds_per_batch:.0f} ms each, {fit.seconds:.1f} s; epoch "
+        f"{best} is kept"
+    )
+    return "\n".join([*lines, f"saved      {run}; next: encodeonce memory build {run} FILES..."])
 
 
 def _passages(files: tuple[Path, ...], format: str | None, words: int, overlap: int) -> list["Passage"]:

@@ -187,8 +187,10 @@ def _fusion(run: ReaderRun) -> ReaderRun:
         }
         | {"memory": "stored", "question_encoder": "trained"}
     )
-    encoder = design.encoder(run.encoder.name, compute=run.encoder.compute)
-    return ReaderRun(Lumen.build(design, encoder, form=run.method.form), encoder, run.dtype)
+    own = run.encoder
+    encoder = design.encoder(own.name, compute=own.compute, window=own.window, overlap=own.overlap)
+    method = Lumen.build(design, encoder, form=run.method.form, decoder=run.method.decoder)
+    return ReaderRun(method, encoder, run.dtype)
 
 
 def _from(number: float | None) -> str:

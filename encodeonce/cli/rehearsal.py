@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..batching import Cut, Examples, Memory, planned
+from ..batching import Cut, Encodings, Examples, planned
 from ..costs import Amount, Shape, encoder_products, step_macs
 from ..encoders.pretrained import Pretrained
 from ..errors import DataError
@@ -158,7 +158,7 @@ class Rehearsal:
         source = self._views(pieces) if method.layers else Cut(self.spec, pieces)
         return method.read(source, [self.items.documents[i] for i in chosen], self.tasks)
 
-    def _views(self, pieces: Sequence[Pieces]) -> Memory:
+    def _views(self, pieces: Sequence[Pieces]) -> Encodings:
         rows, longest = self.rows, max(len(one) for one in pieces)
         if longest > rows.shape[1]:
             rows = np.tile(rows, (1, -(-longest // rows.shape[1]), 1))
@@ -167,7 +167,7 @@ class Rehearsal:
             place = place if place + len(one) <= rows.shape[1] else 0
             encodings.append(Encoding(one.key, rows[:, place : place + len(one)], one.word))
             place += len(one)
-        return Memory(self.spec, encodings)
+        return Encodings(self.spec, encodings)
 
 
 class _Step:

@@ -6,16 +6,16 @@ where that is in the whole, so that an answer found in a window has a place in i
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from ..errors import ConfigError
-from ..types import Answer, Document, Passage, Pieces
+from ..types import Answer, Document, Passage, Pieces, Question
 
-__all__ = ["HasPieces", "in_source", "windows"]
+__all__ = ["HasPieces", "in_source", "question_windows", "windows"]
 
 log = logging.getLogger("encodeonce")
 
@@ -72,6 +72,34 @@ def in_source(answer: Answer, passage: Passage) -> Answer:
         return answer
     start, end = passage.start + answer.start, passage.start + answer.end
     return replace(answer, passage=passage.source, start=start, end=end)
+
+
+def question_windows(questions: Iterable[Question], size: int = 100, overlap: int = 0) -> list[Question]:
+    """Questions whose passages are `windows`, with their answers where they stand in these.
+
+    An answer stands in every window that holds it whole; one that no window does keeps its text and has no place.
+    """
+    asked = list(questions)
+    different = {(one.id, one.title, one.text): one for question in asked for one in question.passages}
+    cut: dict[tuple[str, str, str], list[Passage]] = {}
+    for key, passage in different.items():
+        cut[key] = windows([passage], size, overlap)
+    return [_windowed(question, cut) for question in asked]
+
+
+def _windowed(question: Question, cut: Mapping[tuple[str, str, str], list[Passage]]) -> Question:
+    parts = [(one, cut[one.id, one.title, one.text]) for one in question.passages]
+    places = {one.id: [(part, part.start - one.start if part is not one else 0) for part in own] for one, own in parts}
+    answers: dict[Answer, None] = {}
+    for answer in question.answers:
+        held = [
+            replace(answer, passage=part.id, start=answer.start - before, end=answer.end - before)
+            for part, before in places.get(answer.passage, [])
+            if before <= answer.start and answer.end <= before + len(part.text)
+        ]
+        whole = not answer.located or answer.passage not in places
+        answers |= dict.fromkeys([answer] if whole else held or [Answer(answer.text, score=answer.score)])
+    return replace(question, passages=tuple(part for _, own in parts for part in own), answers=tuple(answers))
 
 
 def _costs(

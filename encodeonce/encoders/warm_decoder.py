@@ -36,6 +36,8 @@ class WarmDecoder(Decoder):
         self._fresh = fresh
         config = model.config.to_dict()
         self._first = int(config["pad_token_id"]) + 1 if config["model_type"] in checkpoint.AFTER_PADDING else 0
+        self.register_state_dict_post_hook(_once)
+        self.register_load_state_dict_post_hook(_not_missed)
         self.train()
 
     @classmethod
@@ -64,3 +66,20 @@ class WarmDecoder(Decoder):
 
     def fresh(self) -> list[nn.Parameter]:
         return [parameter for name, parameter in self.model.named_parameters() if name in self._fresh]
+
+
+def _tied(module: nn.Module) -> set[str]:
+    """Second names of weights that stand under two: the head's, where it is the piece table."""
+    once = {name for name, _ in module.named_parameters()}
+    return {name for name, _ in module.named_parameters(remove_duplicate=False)} - once
+
+
+def _once(module: nn.Module, state: dict[str, Tensor], prefix: str, _: dict[str, Any]) -> None:
+    """A weight is saved under its first name alone: a file of tensors holds none twice."""
+    for name in _tied(module):
+        state.pop(prefix + name, None)
+
+
+def _not_missed(module: nn.Module, incompatible: Any) -> None:
+    tied = tuple(_tied(module))
+    incompatible.missing_keys[:] = [key for key in incompatible.missing_keys if not key.endswith(tied)]

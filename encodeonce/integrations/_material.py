@@ -18,7 +18,7 @@ from ..methods.fewshot.features import Vectors
 from ..store import Store
 from ..types import Document, Spec
 
-__all__ = ["Material", "TextVectors", "as_documents", "copies", "folds_of"]
+__all__ = ["Material", "TextVectors", "as_documents", "copies"]
 
 
 class TextVectors:
@@ -96,19 +96,3 @@ def copies(documents: Sequence[Document], corpus: Sequence[str]) -> list[list[in
     for place, key in enumerate(corpus):
         places[key].append(place)
     return [places.get(document.key, []) for document in documents]
-
-
-def folds_of(
-    documents: Sequence[Document], classes: Int[np.ndarray, " N"], folds: int, seed: int
-) -> Int[np.ndarray, " N"]:
-    """The fold of each item: classes spread evenly, items of the same content together."""
-    fold: dict[str, int] = {}
-    order = np.random.default_rng(seed).permutation(len(documents))
-    turn = 0
-    for label in np.unique(classes):
-        for place in order[classes[order] == label]:
-            key = documents[place].key
-            if key not in fold:
-                fold[key] = turn % folds
-                turn += 1
-    return np.array([fold[document.key] for document in documents])

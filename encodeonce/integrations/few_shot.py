@@ -24,9 +24,11 @@ from jaxtyping import Float
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError, RunError
 from ..methods.fewshot import PROBES, Mixture, TrainedProbe, stacked
+from ..methods.fewshot.folds import folds_of
+from ..methods.fewshot.mixture import cooled
 from ..serve.predictor import Predictor
 from ..types import Document
-from ._material import Material, TextVectors, as_documents, copies, folds_of
+from ._material import Material, TextVectors, as_documents, copies
 from ._saved import save, saved, trained
 from ._tuned import answers_of, fits_window, tuned
 
@@ -235,7 +237,8 @@ class FewShot:
     def _cross_validated(
         self, names: Sequence[str], material: Material, index: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        folds = folds_of(material.documents, index, min(self.folds, int(np.bincount(index).min())), self.seed)
+        keys = [document.key for document in material.documents]
+        folds = folds_of(keys, index, min(self.folds, int(np.bincount(index).min())), self.seed)
         held_out, seconds = {}, {}
         for name in names:
             began = time.perf_counter()
@@ -280,14 +283,15 @@ def _report(
     weights = {**dict.fromkeys(held_out, 0.0), **mixture.weights, "mixture": 1.0}
     found = []
     for name, answers in everything.items():
-        right = answers[np.arange(len(index)), index]
+        temperature = mixture.temperatures.get(name, 1.0)  # the mixture's own answers are not cooled again
+        right = cooled(answers, temperature)[np.arange(len(index)), index]
         found.append(
             Tried(
                 name,
                 accuracy=float(100 * np.mean(answers.argmax(1) == index)),
                 log_likelihood=float(np.log(np.maximum(right, 1e-12)).mean()),
                 weight=weights[name],
-                temperature=mixture.temperatures.get(name, 1.0),
+                temperature=temperature,
                 seconds=seconds.get(name, sum(seconds.values())),
             )
         )

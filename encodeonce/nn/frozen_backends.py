@@ -167,44 +167,38 @@ def _rounded(x: Tensor) -> tuple[Tensor, Tensor]:
     return high, torch.sub(x, high).to(torch.bfloat16)
 
 
-class Bf16x3(Backend):
-    """fp32 by three bfloat16 products in one pass of the compiled kernel (AMX)."""
+class _Tiled(Backend):
+    """Weights laid out for the compiled kernel (AMX), as the sum of `parts` bfloat16 matrices."""
+
+    parts: int
+    compiled = True
+
+    def missing(self) -> str:
+        found = kernel()
+        return found if isinstance(found, str) else ""
+
+    def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
+        return laid_out(weight, self.parts), bias, len(weight)
+
+    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
+        tiles, bias, outputs = packed
+        return product(x, tiles, bias, outputs, activate)
+
+
+class Bf16x3(_Tiled):
+    """fp32 by three bfloat16 products in one pass."""
 
     name = "bf16x3"
     tolerance = 1e-5
     parts = 2
-    compiled = True
-
-    def missing(self) -> str:
-        found = kernel()
-        return found if isinstance(found, str) else ""
-
-    def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
-        return laid_out(weight, self.parts), bias, len(weight)
-
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
-        tiles, bias, outputs = packed
-        return product(x, tiles, bias, outputs, activate)
 
 
-class Bf16(Backend):
-    """One bfloat16 product with fp32 sums, fp32 in and out, by the compiled kernel (AMX)."""
+class Bf16(_Tiled):
+    """One bfloat16 product with fp32 sums, fp32 in and out."""
 
     name = "bf16"
     tolerance = 1e-2
     parts = 1
-    compiled = True
-
-    def missing(self) -> str:
-        found = kernel()
-        return found if isinstance(found, str) else ""
-
-    def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
-        return laid_out(weight, self.parts), bias, len(weight)
-
-    def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
-        tiles, bias, outputs = packed
-        return product(x, tiles, bias, outputs, activate)
 
 
 class Bf16x3Mkl(Backend):

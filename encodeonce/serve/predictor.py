@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from ..batching import Cut, Memory, Source
+from ..batching import Cut, Encodings, Source
 from ..errors import NotStored
 from ..types import Document, Encoding, Pieces, Spec
 from .bundle import Run, check_spec
@@ -128,7 +128,7 @@ class Predictor:
             if dtype is not None:
                 states = torch.from_numpy(states).to(dtype).float().numpy()
             encodings.append(Encoding(pieces[i].key, states, pieces[i].word))
-        return Memory(replace(self.run.spec, layers=layers), encodings)
+        return Encodings(replace(self.run.spec, layers=layers), encodings)
 
     def _answer(
         self,

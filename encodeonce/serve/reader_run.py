@@ -50,6 +50,7 @@ def save_reader(run: ReaderRun, folder: str | Path) -> None:
         "method": METHOD,
         "variant": run.method.design.to_json(),
         "form": run.method.form,
+        "decoder": None if run.method.decoder is None else str(run.method.decoder.resolve()),
         "stored": list(stored),
         "spec": spec.to_json(),
         "training": dict(run.training),
@@ -60,9 +61,10 @@ def save_reader(run: ReaderRun, folder: str | Path) -> None:
     put(Path(folder), config, run.method.modules_of(), lambda _: _readme(run, spec))
 
 
-def load_reader(folder: str | Path, encoder: str | None = None) -> ReaderRun:
+def load_reader(folder: str | Path, encoder: str | None = None, decoder: str | None = None) -> ReaderRun:
     """A saved reader with its encoder, by the name it had or that is given. Loads the encoder's weights.
 
+    `decoder` is where the checkpoint of its decoder is now, where it has one that is not the encoder's.
     Raises RunError naming a missing or changed file, another method, and each difference of the encoder.
     """
     config, weights = take(Path(folder), [METHOD])
@@ -75,7 +77,7 @@ def load_reader(folder: str | Path, encoder: str | None = None) -> ReaderRun:
                 f"{model.name} is not the encoder this run was trained on, {spec.encoder} (here: the run, there: the "
                 f"encoder): {'; '.join(differences)}."
             )
-        method = Lumen.build(design, model, form=config["form"])
+        method = Lumen.build(design, model, form=config["form"], decoder=_decoder(config, decoder))
         fill_modules(method.modules_of(), weights)
     except RunError:
         raise
@@ -84,6 +86,16 @@ def load_reader(folder: str | Path, encoder: str | None = None) -> ReaderRun:
     method.eval()
     own = (config[name] for name in ("training", "scores", "data", "command"))
     return ReaderRun(method, model, spec.dtype, *own)
+
+
+def _decoder(config: Mapping[str, Any], name: str | None) -> Path | None:
+    """The folder that the decoder's shape is read from: its weights are the run's own."""
+    own = name or config.get("decoder")
+    if own is None:
+        return None
+    if not Path(own).is_dir():
+        raise RunError(f"the checkpoint of this run's decoder, {own}, is not there. Say where it is: decoder=...")
+    return Path(own)
 
 
 def memory_of(folder: Path) -> tuple[Spec | None, Spec, str]:

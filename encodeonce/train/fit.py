@@ -136,7 +136,9 @@ class _Loop:
             return None
         if not isinstance(self.method, TwoLevel):
             raise ConfigError(f"{type(self.method).__name__} has no upper level; leave upper=... out.")
-        return UpperSteps(self.method, upper, self.settings.seed)
+        by_pieces = math.ceil(len(self.train) / self.epoch_batches)
+        size = by_pieces if self.settings.per_device_train_batch_pieces else self.settings.per_device_train_batch_size
+        return UpperSteps(self.method, upper, self.settings.seed, size)
 
     @property
     def active(self) -> list[str]:

@@ -22,11 +22,12 @@ __all__ = ["Upper", "UpperSteps"]
 
 @dataclass(frozen=True)
 class Upper:
-    """Where the upper parameters learn, and how: on `examples`, `batch_size` at a time in an order of their own; first
-    after `warmup` steps of the loop, then before every `every`-th. Defaults are those of DARTS but for the rate."""
+    """Where the upper parameters learn, and how: on `examples`, `batch_size` at a time (None: as many as a batch of the
+    loop has examples) in an order of their own; first after `warmup` steps of the loop, then before every `every`-th.
+    The other defaults are those of DARTS but for the rate."""
 
     examples: SplitExamples
-    batch_size: int = 32
+    batch_size: int | None = None
     learning_rate: float = 3e-3
     beta1: float = 0.5
     beta2: float = 0.999
@@ -38,8 +39,9 @@ class Upper:
         if not len(self.examples):
             raise DataError("no examples for the upper level: give it a dev split.")
         for name, least in (("batch_size", 1), ("every", 1), ("warmup", 0), ("weight_decay", 0), ("learning_rate", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)} of the upper level must be at least {least}.")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name}={value} of the upper level must be at least {least}.")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; of the examples their fingerprint."""
@@ -48,10 +50,12 @@ class Upper:
 
 
 class UpperSteps:
-    """The loop's side: batches that never end, an optimiser, and all of it to go on from."""
+    """The loop's side: batches that never end, an optimiser, and all of it to go on from. `batch_size` is the loop's
+    own, taken where `upper` names none."""
 
-    def __init__(self, method: TwoLevel, upper: Upper, seed: int) -> None:
+    def __init__(self, method: TwoLevel, upper: Upper, seed: int, batch_size: int) -> None:
         self.method, self.upper = method, upper
+        self.size = batch_size if upper.batch_size is None else upper.batch_size
         self.parameters = list(method.upper_parameters())
         betas = (upper.beta1, upper.beta2)
         self.optimiser = (
@@ -84,7 +88,7 @@ class UpperSteps:
         while True:
             if self.batches is None:
                 self.order.bit_generator.state = self.at_epoch
-                every = self.method.batches(self.upper.examples, size=self.upper.batch_size, order=self.order)
+                every = self.method.batches(self.upper.examples, size=self.size, order=self.order)
                 self.batches = itertools.islice(every, self.taken, None)
             batch = next(self.batches, None)
             if batch is not None:

@@ -21,7 +21,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.integrations._material import TextVectors, copies
 from encodeonce.integrations.few_shot import FewShot
 from encodeonce.methods.fewshot import PROBES, Probe, prompted
+from encodeonce.methods.fewshot.probe import RIDGES
 from encodeonce.methods.fewshot.prompted import source_of
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.metrics.few_shot import paired, spread, task_score
@@ -65,8 +66,6 @@ FILES = {
     "mrpc": ("glue/mrpc/dev", "glue/mrpc/train"),
 }
 """Task -> the file it is tested on, the file its unlabelled texts are from."""
-
-RIDGES = (0.01, 0.1, 1.0, 10.0)
 GROUPS = {
     "vectors": [name + part for name in PROBES if name != "cosine" for part in ("", "+dev")],
     "tuned": ["finetune", "finetune+dev"],
@@ -141,13 +140,13 @@ def one_hot(documents: Sequence[Document], labels: list[str]) -> np.ndarray:
 
 
 def by_probe(cell: Cell, name: str, both: bool) -> list[str]:
-    """Probes and controls; with train alone, dev chooses the ridge."""
+    """Probes and controls; with train alone, dev chooses the ridge under which its labels are likeliest."""
     labels, probe = classes(cell), PROBES[name]
     corpus = vectors()(cell.unlabelled)
     keys = [document.key for document in cell.unlabelled]
 
-    def answers(trained: Any, documents: list[Document]) -> np.ndarray:
-        own: np.ndarray = trained.probabilities(vectors()(documents), copies(documents, keys)).argmax(1)
+    def said(trained: Any, documents: list[Document]) -> np.ndarray:
+        own: np.ndarray = trained.probabilities(vectors()(documents), copies(documents, keys))
         return own
 
     def learned(probe: Probe, documents: list[Document]) -> Any:
@@ -156,10 +155,10 @@ def by_probe(cell: Cell, name: str, both: bool) -> list[str]:
     if both:
         best = learned(probe, [*cell.train, *cell.dev])
     else:
-        gold = one_hot(cell.dev, labels).argmax(1)
-        tried = [learned(Probe(**{**probe.to_json(), "ridge": ridge}), cell.train) for ridge in RIDGES]
-        best = max(tried, key=lambda own: (answers(own, cell.dev) == gold).mean())  # the first of the best
-    return [labels[index] for index in answers(best, cell.test)]
+        gold = one_hot(cell.dev, labels)
+        tried = [learned(replace(probe, ridge=ridge), cell.train) for ridge in reversed(RIDGES)]
+        best = max(tried, key=lambda own: (gold * np.log(np.maximum(said(own, cell.dev), 1e-12))).sum())
+    return [labels[index] for index in said(best, cell.test).argmax(1)]
 
 
 def settings_of(cell: Cell, n: int, **rates: float) -> Settings:

@@ -200,7 +200,7 @@ def encoding(found: Mapping[str, Any]) -> list[str]:
 
 
 def quality(found: Mapping[str, Any]) -> list[str]:
-    """Whether the faster way is as good: the tables of step-accuracy.json and whole-quality.json; kills.json."""
+    """Whether the faster way is as good: the tables of step-accuracy.json and quality*.json; kills.json."""
     parts = []
     if "step-accuracy" in found:
         one = found["step-accuracy"]
@@ -215,29 +215,9 @@ def quality(found: Mapping[str, Any]) -> list[str]:
             "### Equal accuracy\n\nThe step's two sides trained alike, dev accuracy by seed.",
             markdown(["seed", "ours", "textbook port", "difference"], lines),
         ]
-    if "whole-quality" in found:
-        one = found["whole-quality"]
-        names = {"ours": "encode once, Adapted", "finetune_fast": "fine-tuning with bf16 and buckets"}
-        lines = [
-            [
-                names[way],
-                str(line["epoch"]),
-                f"{line['cpu_s']:.0f}",
-                *(f"{value:.2f}" for value in line["dev"].values()),
-            ]
-            for way, curve in one["curves"].items()
-            for line in curve
-        ]
-        reached = {
-            way: "never" if one["cpu_s_to_goal"][way] is None else f"{one['cpu_s_to_goal'][way]:.0f} s" for way in names
-        }
-        tasks = list(one["curves"]["ours"][0]["dev"])
-        parts += [
-            "### Time to quality\n\nThree tasks, all of EWT, dev accuracy after each epoch; CPU seconds of one thread, "
-            f"encoding included. Our last mean, {one['goal_mean_dev_accuracy']:.2f}, is reached by "
-            f"{names['ours']} after {reached['ours']}, by {names['finetune_fast']} after {reached['finetune_fast']}.",
-            markdown(["", "epoch", "CPU s", *tasks], lines),
-        ]
+    for name in ("quality", "quality-one"):
+        if name in found:
+            parts += time_to_quality(found[name], name)
     if "kills" in found:
         one = found["kills"]
         lines = [
@@ -257,6 +237,30 @@ def quality(found: Mapping[str, Any]) -> list[str]:
     if "plan" in found:
         parts += forecasts(found["plan"])
     return parts
+
+
+def time_to_quality(one: Mapping[str, Any], name: str) -> list[str]:
+    """What each way has reached after each epoch, and how long each takes to what the others end with."""
+    said = {"adapted": "Adapted", "live_mix": "live blocks on the mix", "finetune": "fine-tuning, bf16 and buckets"}
+    curves, goals, times = one["curves"], one["last_mean_dev_accuracy"], one["cpu_s_to_last_of"]
+    tasks = ", ".join(one["tasks"])
+    rows = [
+        [f"{said[goal]} ({value:.2f})", *("never" if t is None else f"{t:.0f}" for t in times[goal].values())]
+        for goal, value in goals.items()
+    ]
+    lines = [
+        [said[way], str(line["epoch"]), f"{line['cpu_s']:.0f}", *(f"{value:.2f}" for value in line["dev"].values())]
+        for way, curve in curves.items()
+        for line in curve
+    ]
+    return [
+        f"### Time to quality: {tasks}\n\n{one['sentences']:,} sentences, seed {one['seed']}; CPU seconds of one "
+        f"thread, encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what a way ends with "
+        f"(`benchmarks/results/{name}.json`).",
+        markdown(["to the last of", *(said[way] for way in curves)], rows),
+        "Dev accuracy after each epoch:",
+        markdown(["", "epoch", "CPU s", *one["tasks"]], lines),
+    ]
 
 
 def forecasts(one: Mapping[str, Any]) -> list[str]:

@@ -119,6 +119,7 @@ def settings(seed: int, epochs: int) -> Settings:
         warmup_ratio=0.05,
         max_grad_norm=1.0,
         seed=seed,
+        save_steps=100,
     )
 
 
@@ -133,7 +134,8 @@ def pretrained(count: int) -> Path:
         examples = method.read(taught(count, 7), encoder)
         done = fit(method, examples, {}, settings(7, 3), folder=WORK / f"pretraining-{count}")
         (WORK / "pretraining.json").write_text(json.dumps({"seconds": done.seconds, "epochs": done.epochs}))
-        export(method, encoder, folder)
+        export(method, encoder, partly := folder.with_suffix(".part"))
+        partly.rename(folder)
     return folder
 
 
@@ -183,7 +185,7 @@ def run(options: dict[str, Any], seed: int, arguments: argparse.Namespace) -> No
         **surroundings(),
     )
     append_row(arguments.rows, row)
-    print(f"seed {seed} {label}: EM {value:.1f}")
+    print(f"seed {seed} {label}: EM {value:.1f}", flush=True)
 
 
 def main() -> None:

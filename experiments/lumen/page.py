@@ -76,6 +76,8 @@ def curve(rows: Sequence[ResultsRow], path: Path) -> None:
 
 def main() -> None:
     rows = [row for name in ("rows.jsonl", "chains.jsonl") for row in read_rows(HERE / name)]
+    if not rows:
+        raise SystemExit("no row yet: run experiments/lumen/run first.")
     (HERE / "table.md").write_text(table(rows))
     curve(rows, HERE / "curve.png")
 

@@ -4,17 +4,18 @@
                                         [--encoder FOLDER] [--rows rows.jsonl]
 
 Parts, in this order where none is named: curve (live 0, 1, 2, 3, 6 at the paper's cut), search (cut and start blocks on
-dev, one seed), best (the search's choice), ablations (at live = 2), transfer (to reviews), timing. A row of rows.jsonl
-is one number of one run; runs whose rows are there are not run again, and a run that was stopped goes on. Rows of other
-sizes or of another encoder belong into another file. One thread.
+dev), best (the search's choice), timing, ablations (at live = 2), transfer (to reviews). The first seed is done first,
+without transfer; search and timing are of this seed alone; transfer comes last for all. A row of rows.jsonl is one
+number of one run; runs whose rows are there are not run again, and a run that was stopped goes on. Checkpoints that no
+later run starts from are deleted. Rows of other sizes or of another encoder belong into another file. One thread.
 Needs the data folder beside the project, the packaged MiniLM and bm25s.
 """
 
 import argparse
 import hashlib
-import itertools
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +31,7 @@ from encodeonce.corpus.questions import read_questions
 from encodeonce.methods.lumen import Design, Lumen, carry, export, passage_document
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import ResultsRow, append_row, latest, now, read_rows, surroundings
+from encodeonce.report.results import ResultsRow, append_rows, latest, now, read_rows, surroundings
 from encodeonce.retrieval.bm25 import BM25
 from encodeonce.store import Store
 from encodeonce.train.evaluate import evaluate
@@ -45,6 +46,7 @@ WORDS = 130
 SOURCE = ("squadshifts_new_wiki", "squad_sample")
 TARGET = ("squadshifts_amazon",)
 CURVE = (6, 0, 2, 3, 1)
+TRANSFERRED = (1, 2, 6)
 SEARCH: tuple[dict[str, Any], ...] = (
     {"cut": 4, "blocks": (2, 3)},
     {"cut": 4, "blocks": (3, 4)},
@@ -78,6 +80,7 @@ def settings(seed: int) -> Settings:
         weight_decay=0.01,
         max_grad_norm=1.0,
         seed=seed,
+        save_steps=100,
     )
 
 
@@ -182,12 +185,13 @@ class Runs:
         folder: Path | None = None,
         names: tuple[str, ...] = SOURCE,
         train: int | None = None,
-    ) -> Lumen | None:
-        """One run and its rows; None where its rows are there."""
+        keep: bool = False,
+    ) -> None:
+        """One run and its rows, unless they are there; `keep` its checkpoint."""
         corpus = self.corpus(names, train or self.arguments.train)
         label = variant(options, more)
         if self.is_there(label, seed, split, names):
-            return None
+            return
         began = now()
         method, _, splits, seconds = self.made(options, corpus, seed, folder)
         if start is not None:
@@ -197,38 +201,36 @@ class Runs:
         done = fit(method, splits["train"], scorers, settings(seed), dev=splits["dev"], folder=home)
         found = evaluate(method, splits[split], scorers, 16)
         scores = found.scores["answer"]
-        for metric in ("exact_match", "f1"):
-            value = scores[metric]
-            assert value is not None
-            self.write(
-                corpus,
-                options,
-                variant=label,
-                seed=seed,
-                split=split,
-                metric=metric,
-                value=value,
-                n=found.n,
-                train_s_per_batch=done.seconds_per_batch,
-                train_s_total=done.seconds,
-                encode_s=seconds,
-                infer_s_per_batch=found.seconds_per_batch,
-                params_trainable=done.parameters["total"],
-                started=began,
-                command=f"python experiments/lumen/reading.py --seeds {seed} {self.sizes}",
-            )
-        print(f"{corpus.name} {split} seed {seed} {label}: EM {scores['exact_match']:.1f} F1 {scores['f1']:.1f}")
-        return method
+        whole = {
+            "seed": seed,
+            "split": split,
+            "n": found.n,
+            "train_s_per_batch": done.seconds_per_batch,
+            "train_s_total": done.seconds,
+            "encode_s": seconds,
+            "infer_s_per_batch": found.seconds_per_batch,
+            "params_trainable": done.parameters["total"],
+            "started": began,
+            "command": f"python experiments/lumen/reading.py --seeds {seed} {self.sizes}",
+        }
+        self.write(corpus, options, label, {name: scores[name] for name in ("exact_match", "f1")}, **whole)
+        if not keep:
+            shutil.rmtree(home)
+        em, f1 = scores["exact_match"], scores["f1"]
+        print(f"{corpus.name} {split} seed {seed} {label}: EM {em:.1f} F1 {f1:.1f}", flush=True)
 
     def is_there(self, label: str, seed: int, split: str = "test", names: tuple[str, ...] = SOURCE) -> bool:
         """Whether the run has its rows."""
         wanted = (label, seed, split, "+".join(names))
         return any((r.variant, r.seed, r.split, r.dataset) == wanted for r in read_rows(self.path))
 
-    def write(self, corpus: Corpus, options: Mapping[str, Any], **values: Any) -> None:
-        """One row."""
-        who = {"dataset": corpus.name, "encoder": self.name, "method": method_of(options)}
-        append_row(self.path, ResultsRow(experiment="lumen", task="answer", **who, **values, **surroundings()))
+    def write(
+        self, corpus: Corpus, options: Mapping[str, Any], label: str, values: Mapping[str, float | None], **rest: Any
+    ) -> None:
+        """The rows of one run, all at once: a value a metric."""
+        who = {"dataset": corpus.name, "encoder": self.name, "method": method_of(options), "variant": label}
+        whole = {"experiment": "lumen", "task": "answer", **who, **rest, **surroundings()}
+        append_rows(self.path, [ResultsRow(metric=name, value=value, **whole) for name, value in values.items()])
 
     def home(self, corpus: Corpus, label: str, seed: int) -> Path:
         """Where a run keeps its checkpoint."""
@@ -236,29 +238,35 @@ class Runs:
         count = len(corpus.splits["train"])
         return WORK / "runs" / digest(f"{corpus.name} {count} {own.test} {own.passages} {label} {seed}")[:12]
 
-    def curve(self) -> None:
-        for seed, live in itertools.product(self.seeds, CURVE):
-            self.run({"live": live}, seed)
+    def curve(self, seed: int) -> None:
+        for live in CURVE:
+            self.run({"live": live}, seed, keep=live in TRANSFERRED)
 
-    def search(self) -> None:
+    def search(self, seed: int) -> None:
+        """Once a design, whatever the seed."""
+        tried = {r.variant for r in read_rows(self.path) if r.split == "dev"}
         for options in SEARCH:
-            self.run(options, self.seeds[0], split="dev")
+            if variant(options) not in tried:
+                self.run(options, seed, split="dev", keep=True)
 
-    def best(self) -> None:
+    def best(self, seed: int) -> None:
+        """The search's choice; then none of its checkpoints is needed any more."""
         own = [r for r in latest(read_rows(self.path)) if r.split == "dev" and r.metric == "exact_match"]
+        if len(own) < len(SEARCH):
+            raise SystemExit(f"{len(own)} of {len(SEARCH)} designs were tried: run the part search first.")
         chosen = max(own, key=lambda r: r.value).variant
-        options = next(o for o in SEARCH if variant(o) == chosen)
-        for seed in self.seeds:
-            self.run(options, seed)
+        self.run(next(o for o in SEARCH if variant(o) == chosen), seed)
+        for options in SEARCH:
+            shutil.rmtree(self.home(self.corpus(SOURCE, self.arguments.train), variant(options), seed), True)
 
-    def ablations(self) -> None:
-        for seed, options in itertools.product(self.seeds, ABLATIONS):
-            self.run(options, seed)
+    def ablations(self, seed: int) -> None:
+        for options in ABLATIONS:
+            self.run(options, seed, keep=options == {"live": 2, "memory": "finetuned"})
 
-    def transfer(self) -> None:
+    def transfer(self, seed: int) -> None:
         """At most 1,000 of the reviews' questions, started afresh, from live blocks, and from a trained memory too."""
         target: dict[str, Any] = {"names": TARGET, "train": min(1000, self.arguments.train)}
-        for seed, live in itertools.product(self.seeds, (1, 2, 6)):
+        for live in TRANSFERRED:
             options = {"live": live}
             self.run(options, seed, more="transfer=none", **target)
             if not self.is_there(variant(options, "transfer=live"), seed, names=TARGET):
@@ -266,25 +274,27 @@ class Runs:
                 self.run(options, seed, more="transfer=live", start=source, **target)
             if live < 6 and not self.is_there(variant(options, "transfer=memory"), seed, names=TARGET):
                 whole = self.trained({**options, "memory": "finetuned"}, seed)
-                folder = WORK / f"trained-{live}-{seed}"
+                folder = WORK / f"trained-{self.name}-{live}-{seed}"
                 export(whole, self.design(options).encoder(self.encoder), folder)
                 self.run(options, seed, more="transfer=memory", start=whole, folder=folder, **target)
 
     def trained(self, options: Mapping[str, Any], seed: int) -> Lumen:
         """A run's model, from its checkpoint where it is done."""
-        self.run(options, seed)
+        self.run(options, seed, keep=True)
         corpus = self.corpus(SOURCE, self.arguments.train)
         method, _, splits, _ = self.made(options, corpus, seed)
         home = self.home(corpus, variant(options), seed)
         fit(method, splits["train"], {"answer": AnswerScorer()}, settings(seed), dev=splits["dev"], folder=home)
         return method
 
-    def timing(self, repeats: int = 7) -> None:
-        """A training step and an answering pass over one batch of 16 questions, the designs in turn: CPU seconds,
-        minima; as a ratio to FiD."""
+    def timing(self, seed: int, repeats: int = 7) -> None:
+        """Once, whatever the seed: a training step and an answering pass over one batch of 16 questions, the designs in
+        turn: CPU seconds, minima; as a ratio to FiD."""
         best = next(
             (r.variant for r in read_rows(self.path) if "blocks" in r.variant and r.split == "test"), variant(SEARCH[0])
         )
+        if any(r.split == "timing" and r.variant == best for r in read_rows(self.path)):
+            return
         designs = [{"live": live} for live in CURVE] + [o for o in SEARCH if variant(o) == best]
         corpus = self.corpus(SOURCE, self.arguments.train)
         steps = [step for options in designs for step in [self.step(options, corpus)]]
@@ -294,21 +304,20 @@ class Runs:
                 own.append(step())
         least = [(min(a for a, _ in own), min(b for _, b in own)) for own in taken]
         for options, (train, answer) in zip(designs, least, strict=True):
-            for metric, value in (("train_ratio", train / least[0][0]), ("answer_ratio", answer / least[0][1])):
-                self.write(
-                    corpus,
-                    options,
-                    variant=variant(options),
-                    seed=None,
-                    split="timing",
-                    metric=metric,
-                    value=100 * value,
-                    train_s_per_batch=train,
-                    infer_s_per_batch=answer,
-                    started=now(),
-                    command=f"python experiments/lumen/reading.py timing {self.sizes}",
-                )
-                print(f"{variant(options)} {metric} {100 * value:.1f} %")
+            ratios = {"train_ratio": 100 * train / least[0][0], "answer_ratio": 100 * answer / least[0][1]}
+            self.write(
+                corpus,
+                options,
+                variant(options),
+                ratios,
+                seed=None,
+                split="timing",
+                train_s_per_batch=train,
+                infer_s_per_batch=answer,
+                started=now(),
+                command=f"python experiments/lumen/reading.py timing {self.sizes}",
+            )
+            print(f"{variant(options)} {ratios}", flush=True)
 
     def step(self, options: Mapping[str, Any], corpus: Corpus) -> Any:
         """A function that gives the seconds of one step and of one answering pass."""
@@ -333,9 +342,14 @@ class Runs:
         return once
 
 
-def parts(names: Sequence[str]) -> Iterator[str]:
-    every = ("curve", "search", "best", "ablations", "transfer", "timing")
-    yield from (name for name in every if not names or name in names)
+def cells(seeds: Sequence[int], wanted: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Parts with their seeds, the most telling first."""
+    every = [(part, seeds[0]) for part in ("curve", "search", "best", "timing", "ablations")]
+    every += [(part, seed) for seed in seeds[1:] for part in ("curve", "best", "ablations")]
+    every += [("transfer", seed) for seed in seeds]
+    if strange := sorted(set(wanted) - {part for part, _ in every}):
+        raise SystemExit(f"no part {strange[0]!r}; there is {', '.join(dict.fromkeys(part for part, _ in every))}.")
+    yield from (cell for cell in every if not wanted or cell[0] in wanted)
 
 
 def main() -> None:
@@ -349,8 +363,8 @@ def main() -> None:
     parser.add_argument("--rows", default=str(HERE / "rows.jsonl"))
     runs = Runs(parser.parse_args())
     torch.set_num_threads(1)
-    for part in parts(runs.arguments.parts):
-        getattr(runs, part)()
+    for part, seed in cells(runs.seeds, runs.arguments.parts):
+        getattr(runs, part)(seed)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,21 @@ def test_rows_table_and_plot(run: Run, config: Path, tmp_path: Path, trainings: 
     assert len(trainings) == 4
 
 
+def test_store_mb_is_of_the_documents_compared_whatever_else_the_store_holds(
+    run: Run, config: Path, tmp_path: Path
+) -> None:
+    one = ("-m", "frozen", "--seeds", "1", "--set", "train.num_train_epochs=1", "--no-plot")
+    run("compare", config, "-o", "all", *one)
+    run("compare", config, "-o", "part", *one, "--set", "data.train_fraction=0.4")
+    (everything,), (part,) = (
+        {r.store_mb for r in read_rows(tmp_path / name / "results.jsonl")} for name in ("all", "part")
+    )
+    folder = sum(file.stat().st_size for file in (tmp_path / "states").iterdir()) / 1e6
+    assert everything == pytest.approx(folder, rel=0.02)
+    assert part is not None
+    assert 0.2 * folder < part < 0.8 * folder
+
+
 def test_finished_cells_are_never_computed_again(
     run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
 ) -> None:

@@ -1,6 +1,5 @@
 """SciERC's form: offsets through a document, ends included; read by sentence and written back."""
 
-import io
 import json
 from pathlib import Path
 
@@ -10,7 +9,8 @@ from encodeonce.corpus import format_of, read, write
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.graphs import Graph, Relation
 from encodeonce.spans import Span
-from encodeonce.types import Document
+
+from .conftest import graph, put, written
 
 ONE = {
     "doc_key": "D1",
@@ -19,21 +19,6 @@ ONE = {
     "relations": [[], [], [[4, 4, 6, 8, "Used-for"], [8, 8, 6, 8, "Part-of"], [4, 4, 6, 8, "Part-of"]]],
     "clusters": [[[2, 2], [4, 4]]],
 }
-
-
-def put(path: Path, *values: dict) -> Path:
-    path.write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
-    return path
-
-
-def graph(document: Document) -> Graph:
-    return Graph.of(document.meta["entities"], document.meta["relations"], len(document.words), document.place)
-
-
-def written(source: object, columns: dict, **options: str) -> str:
-    stream = io.BytesIO()
-    write(stream, source, columns, **options)  # type: ignore[arg-type]
-    return stream.getvalue().decode("utf-8")
 
 
 def test_sentences_with_offsets_of_their_own(tmp_path: Path) -> None:

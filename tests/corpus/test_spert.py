@@ -1,6 +1,5 @@
 """SpERT's form: the field case, the real files, and predictions written into them."""
 
-import io
 import json
 from pathlib import Path
 
@@ -8,8 +7,8 @@ import pytest
 
 from encodeonce.corpus import format_of, read, write
 from encodeonce.errors import ConfigError, DataError
-from encodeonce.graphs import Graph
-from encodeonce.types import Document
+
+from .conftest import graph, put, written
 
 ONE = {
     "tokens": ["a", "b", "c"],
@@ -17,21 +16,6 @@ ONE = {
     "relations": [{"type": "r", "head": 0, "tail": 0}],
     "orig_id": 5,
 }
-
-
-def put(path: Path, *values: dict) -> Path:
-    path.write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
-    return path
-
-
-def graph(document: Document) -> Graph:
-    return Graph.of(document.meta["entities"], document.meta["relations"], len(document.words), document.place)
-
-
-def written(source: object, columns: dict, **options: str) -> str:
-    stream = io.BytesIO()
-    write(stream, source, columns, **options)  # type: ignore[arg-type]
-    return stream.getvalue().decode("utf-8")
 
 
 def test_REL1_the_second_mention_keeps_its_own_place(cases: Path, tmp_path: Path) -> None:

@@ -1,39 +1,24 @@
 """Triples without positions: found, ambiguous, absent; the paper's WebNLG."""
 
 import gzip
-import io
 import json
 import logging
 from pathlib import Path
 
 import pytest
 
-from encodeonce.corpus import format_of, read, write
+from encodeonce.corpus import format_of, read
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.graphs import UNTYPED, Graph, Relation
 from encodeonce.spans import Span
-from encodeonce.types import Document
+
+from .conftest import graph, put, written
 
 ONE = {"text": "Alan Bean was born in Wheeler .", "triple_list": [["Bean", "birthPlace", "Wheeler"]]}
 TWICE = {
     "tokens": ["Lima", "beat", "Quito", "before", "Lima", "hosted", "Oslo"],
     "triples": [["Lima", "hosted", "Oslo"]],
 }
-
-
-def put(path: Path, *values: dict) -> Path:
-    path.write_text("".join(json.dumps(value) + "\n" for value in values), encoding="utf-8")
-    return path
-
-
-def graph(document: Document) -> Graph:
-    return Graph.of(document.meta["entities"], document.meta["relations"], len(document.words), document.place)
-
-
-def written(source: object, columns: dict, **options: str) -> str:
-    stream = io.BytesIO()
-    write(stream, source, columns, **options)  # type: ignore[arg-type]
-    return stream.getvalue().decode("utf-8")
 
 
 def test_an_argument_that_occurs_once_has_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from encodeonce.corpus.windows import in_source, windows
+from encodeonce.corpus.windows import in_source, question_windows, windows
 from encodeonce.errors import ConfigError
-from encodeonce.types import Answer, Document, Passage, Pieces
+from encodeonce.types import Answer, Document, Passage, Pieces, Question
 
 
 class Letters:
@@ -93,3 +93,20 @@ def test_a_word_longer_than_a_window_is_counted(caplog: pytest.LogCaptureFixture
     found = windows([Passage("d", "", "ab abcdefgh c")], 3, pieces=Letters())
     assert [passage.text for passage in found] == ["ab", "abcdefgh", "c"]
     assert "1 words are longer than a window of 3 pieces" in caplog.text
+
+
+def test_answers_of_questions_stand_in_the_windows_that_hold_them_whole() -> None:
+    words = [f"w{i}" for i in range(10)]
+    text = " ".join(words)
+    long, short = Passage("long", "T", text), Passage("short", "", "w3 alone", "book", 40)
+    places = [Answer("w3", "long", text.index("w3"), text.index("w3") + 2), Answer("w3", "short", 0, 2)]
+    cut_in_two = Answer("w2 w3 w4", "long", text.index("w2"), text.index("w4") + 2)
+    question = Question("q", "?", (*places, cut_in_two, Answer("w9")), (long, short))
+    (found,) = question_windows([question], 4, 1)
+    assert [one.id for one in found.passages] == ["long#1", "long#2", "long#3", "short"]
+    by_id = {one.id: one for one in found.passages}
+    held = [answer for answer in found.answers if answer.located]
+    assert [answer.passage for answer in held] == ["long#1", "long#2", "short"]
+    assert all(by_id[one.passage].text[one.start : one.end] == "w3" for one in held)
+    assert [answer.text for answer in found.answers if not answer.located] == ["w2 w3 w4", "w9"]
+    assert question_windows([question], 10) == [question], "what fits stays as it is"

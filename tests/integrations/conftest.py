@@ -1,19 +1,11 @@
 """The tiny encoders of tests/encoders, here too, and two kinds of texts that differ in their words."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-_encoders = importlib.util.spec_from_file_location(
-    "tiny_encoders", Path(__file__).parents[1] / "encoders" / "conftest.py"
-)
-assert _encoders is not None
-assert _encoders.loader is not None
-_tiny_encoders = importlib.util.module_from_spec(_encoders)
-_encoders.loader.exec_module(_tiny_encoders)
-checkpoint = _tiny_encoders.checkpoint
+from ..encoders.conftest import checkpoint
+
+__all__ = ["checkpoint", "drawn", "labelled", "others"]
 
 WORDS = {"animals": ["cat", "sat", "mat", "on"], "places": ["river", "bank", "cafe", "naive"]}
 

@@ -11,7 +11,6 @@ import pytest
 
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, RunError, TooFewVectors
-from encodeonce.integrations._material import as_documents, folds_of
 from encodeonce.integrations.few_shot import METHODS, FewShot
 
 Texts = tuple[list[str], list[str]]
@@ -162,11 +161,3 @@ def test_a_changed_file_and_another_encoder_are_refused(
     (tmp_path / "config.json").write_text(json.dumps({**values, "schema": 2}))
     with pytest.raises(RunError, match="schema 2"):
         FewShot.load(tmp_path, encoder)
-
-
-def test_folds_spread_classes_and_keep_copies_together() -> None:
-    documents = as_documents(["a", "b", "c", "d", "a", "e", "f", "g"], "text")
-    fold = folds_of(documents, np.array([0, 0, 0, 0, 0, 1, 1, 1]), 2, seed=3)
-    assert fold[0] == fold[4]
-    assert sorted(np.bincount(fold[:4]).tolist()) == [2, 2]
-    assert min(np.bincount(fold[5:], minlength=2)) == 1

@@ -1,6 +1,5 @@
 """A small corpus with random states whose labels can be learned: what a word's vectors say; the tiny encoders too."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.types import Document, Encoding, Spec
+
+from ..encoders.conftest import checkpoint
+
+__all__ = ["checkpoint", "corpus", "make_corpus"]
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -28,7 +31,7 @@ def encoding(document: Document, pieces: list[int], seed: int) -> Encoding:
     return Encoding(document.key, states, word)
 
 
-def corpus(n: int, seed: int = 0) -> tuple[list[Document], Memory]:
+def corpus(n: int, seed: int = 0) -> tuple[list[Document], Encodings]:
     """`n` documents of 1 to 6 words of 1 to 3 pieces, with columns "upos", "deprel" and "tag"."""
     random = np.random.default_rng(seed)
     documents, encodings = [], []
@@ -42,19 +45,9 @@ def corpus(n: int, seed: int = 0) -> tuple[list[Document], Memory]:
         }
         documents.append(Document(f"s{i}", words, columns=columns, place=f"corpus:{i + 1}"))
         encodings.append(encoding(documents[-1], random.integers(1, 4, n_words).tolist(), seed * 1000 + i))
-    return documents, Memory(spec(), encodings)
+    return documents, Encodings(spec(), encodings)
 
 
 @pytest.fixture
-def make_corpus() -> Callable[..., tuple[list[Document], Memory]]:
+def make_corpus() -> Callable[..., tuple[list[Document], Encodings]]:
     return corpus
-
-
-_encoders = importlib.util.spec_from_file_location(
-    "tiny_encoders", Path(__file__).parents[1] / "encoders" / "conftest.py"
-)
-assert _encoders is not None
-assert _encoders.loader is not None
-_tiny_encoders = importlib.util.module_from_spec(_encoders)
-_encoders.loader.exec_module(_tiny_encoders)
-checkpoint = _tiny_encoders.checkpoint

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.errors import ConfigError
 from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.tasks import named
 from encodeonce.types import Document
 
-Corpus = Callable[..., tuple[list[Document], Memory]]
+Corpus = Callable[..., tuple[list[Document], Encodings]]
 SMALL = {"key_width": 4, "n_heads": 2, "dropout": 0.0}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from encodeonce.batching import Batch, Examples, Memory
+from encodeonce.batching import Batch, Encodings, Examples
 from encodeonce.batching.ahead import ahead
 from encodeonce.batching.batch import collated
 from encodeonce.batching.plan import count_by_pieces, planned, planned_by_pieces
@@ -17,7 +17,7 @@ from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.tasks import named
 from encodeonce.types import Document
 
-Corpus = Callable[..., tuple[list[Document], Memory]]
+Corpus = Callable[..., tuple[list[Document], Encodings]]
 
 
 def made(make_corpus: Corpus, n: int = 11, piece: str = "last", read_ahead: int = 1) -> tuple[Aggregate, Examples]:
@@ -183,12 +183,14 @@ def test_frozen_reads_the_last_view_only(make_corpus: Corpus, monkeypatch: pytes
     task = named("upos").learn(documents)
     method = Aggregate.build(Variant("frozen"), memory.spec, [task])
     asked: list[tuple[str, tuple[int, ...]]] = []
-    batch, prefetch = Memory.batch, Memory.prefetch
+    batch, prefetch = Encodings.batch, Encodings.prefetch
     monkeypatch.setattr(
-        Memory, "batch", lambda self, i, layers=None, **k: asked.append(("read", layers)) or batch(self, i, layers, **k)
+        Encodings,
+        "batch",
+        lambda self, i, layers=None, **k: asked.append(("read", layers)) or batch(self, i, layers, **k),
     )
     monkeypatch.setattr(
-        Memory, "prefetch", lambda self, i, layers=None: asked.append(("hint", layers)) or prefetch(self, i, layers)
+        Encodings, "prefetch", lambda self, i, layers=None: asked.append(("hint", layers)) or prefetch(self, i, layers)
     )
     seen = [b.packed.views.shape[0] for b in method.batches(method.read(memory, documents), size=2, order=None)]
     assert seen == [1, 1, 1]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encodeonce.batching import Examples, Memory
+from encodeonce.batching import Encodings, Examples
 from encodeonce.batching.examples import Source, WordTable
 from encodeonce.errors import DataError, NotStored, StoreError
 from encodeonce.heads import IGNORE
 from encodeonce.tasks import named
 from encodeonce.types import Document, Encoding
 
-Corpus = Callable[..., tuple[list[Document], Memory]]
+Corpus = Callable[..., tuple[list[Document], Encodings]]
 
 
 @given(
@@ -95,9 +95,9 @@ def test_what_cannot_be_read_is_refused_by_place(make_corpus: Corpus) -> None:
         Examples.read(memory, [Document("empty", place="corpus:9")])
     with pytest.raises(NotStored):
         Examples.read(memory, [Document("other", ("never", "encoded"))])
-    short = Memory(memory.spec, [Encoding(documents[0].key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])
+    short = Encodings(memory.spec, [Encoding(documents[0].key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])
     longer = next(document for document in documents if len(document.words) > 1)
-    short = Memory(memory.spec, [Encoding(longer.key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])
+    short = Encodings(memory.spec, [Encoding(longer.key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])
     with pytest.raises(StoreError, match=rf"{len(longer.words)} words, but the store has pieces for 1 of them"):
         Examples.read(short, [longer])
 

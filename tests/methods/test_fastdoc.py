@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.encoders.masked_lm import MaskedLM
 from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
@@ -37,7 +37,7 @@ def documents(n: int = 12, seed: int = 0) -> list[Document]:
     return made
 
 
-def sentence_store(items: list[Document], width: int = 32, seed: int = 0) -> Memory:
+def sentence_store(items: list[Document], width: int = 32, seed: int = 0) -> Encodings:
     generator = np.random.default_rng(seed)
     spec = Spec("t", "w" * 64, "c" * 64, "t" * 64, 2, width, (2,), 64, 8, unit="sentence", pooling="mean", dtype="fp32")
     held = [
@@ -48,7 +48,7 @@ def sentence_store(items: list[Document], width: int = 32, seed: int = 0) -> Mem
         )
         for d in items
     ]
-    return Memory(spec, held)
+    return Encodings(spec, held)
 
 
 def examples(items: list[Document], n: int = 8, k: int = 3, seed: int = 0, **more: Any) -> DocumentExamples:
@@ -286,7 +286,7 @@ def test_full_variant_trains_the_sentence_encoder_too(checkpoint: Checkpoint) ->
     stored = [Encoding(c.key, views, c.word) for c, (_, views) in zip(cut, source.encode(cut, "last"), strict=True)]
     tuples = examples(items).tuples
     live = DocumentExamples.read(items, tuples, texts=cut)
-    held = DocumentExamples.read(items, tuples, source=Memory(source.spec(dtype="fp32"), stored))
+    held = DocumentExamples.read(items, tuples, source=Encodings(source.spec(dtype="fp32"), stored))
     stack = Pretrained(checkpoint("bert")).stack()
     method = FastDoc(stack, Objective.named("triplet"), lower=stack)
     plain = FastDoc(stack, Objective.named("triplet"))

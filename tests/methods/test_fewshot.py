@@ -15,7 +15,9 @@ from encodeonce.methods.fewshot import (
     side_rows,
     stacked,
 )
+from encodeonce.methods.fewshot.folds import folds_of
 from encodeonce.methods.fewshot.mixture import cooled
+from encodeonce.methods.fewshot.probe import RIDGES
 
 
 def drawn(n: int, views: int = 4, width: int = 6, seed: int = 0) -> np.ndarray:
@@ -30,12 +32,12 @@ def planted(n: int, gap: float, seed: int = 1) -> tuple[Vectors, np.ndarray]:
     return Vectors(views), index
 
 
-def test_features_are_unit_views_of_the_upper_half_side_by_side() -> None:
+def test_features_are_all_unit_views_side_by_side() -> None:
     views = drawn(3)
     found = features(Vectors(views), "layers")
-    by_hand = [views[:, view] / np.linalg.norm(views[:, view], axis=1, keepdims=True) for view in (2, 3)]
-    np.testing.assert_allclose(found, np.concatenate(by_hand, axis=1) / np.sqrt(2), atol=1e-6)
-    np.testing.assert_allclose(features(Vectors(views), "last"), by_hand[1], atol=1e-6)
+    by_hand = [views[:, view] / np.linalg.norm(views[:, view], axis=1, keepdims=True) for view in range(4)]
+    np.testing.assert_allclose(found, np.concatenate(by_hand, axis=1) / 2, atol=1e-6)
+    np.testing.assert_allclose(features(Vectors(views), "last"), by_hand[3], atol=1e-6)
 
 
 def test_features_of_a_pair_do_not_depend_on_the_order_of_its_texts_and_hold_the_cosine() -> None:
@@ -44,9 +46,9 @@ def test_features_of_a_pair_do_not_depend_on_the_order_of_its_texts_and_hold_the
     np.testing.assert_allclose(found, features(Vectors(second, first), "last"), atol=1e-6)
     same = features(Vectors(first, first), "last")
     np.testing.assert_allclose(same[:, :6], 0, atol=1e-6)
-    np.testing.assert_allclose(same[:, -1], 3, atol=1e-5)
+    np.testing.assert_allclose(same[:, -1], 1, atol=1e-5)
     lengths = np.linalg.norm(first[:, -1], axis=1) * np.linalg.norm(second[:, -1], axis=1)
-    by_hand = 3 * (first[:, -1] * second[:, -1]).sum(1) / lengths
+    by_hand = (first[:, -1] * second[:, -1]).sum(1) / lengths
     np.testing.assert_allclose(features(Vectors(first, second), "cosine")[:, 0], by_hand, atol=1e-5)
     with pytest.raises(ConfigError, match="these are single texts"):
         features(Vectors(first), "cosine")
@@ -69,6 +71,8 @@ def test_a_corpus_smaller_than_k_is_a_named_error() -> None:
     corpus = np.eye(3, dtype=np.float32)
     with pytest.raises(TooFewVectors, match="4 neighbours asked for"):
         side_rows("neighbours", corpus, corpus, k=4)
+    with pytest.raises(ConfigError, match="give two texts or more at once"):
+        side_rows("shuffled", corpus[:1], corpus, k=1)
     with pytest.raises(ConfigError, match="4 different rows cannot be drawn from 3"):
         side_rows("random", corpus, corpus, k=4)
     with pytest.raises(ConfigError, match=r"side='neighbour' is not known.*Did you mean 'neighbours'"):
@@ -85,8 +89,41 @@ def test_every_probe_learns_planted_classes_and_survives_saving(name: str) -> No
     np.testing.assert_allclose(answers.sum(1), 1)
     if name != "shuffled":
         assert (answers.argmax(1) == gold).mean() > 0.95
-    again = TrainedProbe.from_arrays(Probe(**PROBES[name].to_json()), trained.arrays())
+    again = TrainedProbe.from_arrays(Probe(**trained.probe.to_json()), trained.arrays())
     np.testing.assert_array_equal(again.probabilities(queries), answers)
+
+
+def test_the_ridge_is_the_one_under_which_held_out_labels_are_likeliest() -> None:
+    """Against scikit-learn's own folds-and-likelihood search: clear classes want the smallest, noise a large one."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import PredefinedSplit, cross_val_score
+
+    chosen = {}
+    for gap in (4.0, 0.3, 0.0):
+        vectors, index = planted(40, gap=gap, seed=7)
+        trained = Probe(form="last").train(vectors, np.eye(2)[index])
+        rows = features(vectors, "last")
+        fold = PredefinedSplit(folds_of([row.tobytes() for row in rows], index, 4))
+        # one penalised weight vector of two classes, w = W_1 - W_0: |W|^2 = |w|^2 / 2
+        found = {
+            ridge: cross_val_score(
+                LogisticRegression(C=2 / ridge, tol=1e-8, max_iter=5000), rows, index, cv=fold, scoring="neg_log_loss"
+            ).mean()
+            for ridge in RIDGES
+        }
+        chosen[gap] = trained.probe.ridge
+        assert chosen[gap] == max(reversed(RIDGES), key=lambda ridge: found[ridge]), (gap, found)
+    assert chosen == {4.0: RIDGES[0], 0.3: 1.0, 0.0: 10.0}
+    assert Probe(form="last", ridge=0.7).train(vectors, np.eye(2)[index]).probe.ridge == 0.7
+    alone = Vectors(np.repeat(vectors.text[:1], 3, axis=0))
+    assert Probe(form="last").train(alone, np.eye(2)[[0, 0, 0]]).probe.ridge in RIDGES
+
+
+def test_folds_spread_classes_and_keep_copies_together() -> None:
+    fold = folds_of(["a", "b", "c", "d", "a", "e", "f", "g"], np.array([0, 0, 0, 0, 0, 1, 1, 1]), 2, seed=3)
+    assert fold[0] == fold[4]
+    assert sorted(np.bincount(fold[:4]).tolist()) == [2, 2]
+    assert min(np.bincount(fold[5:], minlength=2)) == 1
 
 
 def test_unlabelled_items_that_are_needed_must_be_there() -> None:

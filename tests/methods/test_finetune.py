@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from encodeonce.adapters.linear import Linear
-from encodeonce.batching import Batch, Cut, Memory
+from encodeonce.batching import Batch, Cut, Encodings
 from encodeonce.encoders.live import LiveBlocks
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, NotStored
@@ -34,7 +34,7 @@ class Corpus:
 
     documents: list[Document]
     model: Pretrained
-    store: Memory
+    store: Encodings
     pieces: Cut
     tasks: list[Task]
 
@@ -66,7 +66,7 @@ def corpus(model: Pretrained, n: int = 10) -> Corpus:
     encodings = [Encoding(pieces[i].key, views, pieces[i].word) for i, views in model.encode(pieces)]
     tasks = [named("upos").learn(documents), named("deprel", piece="first").learn(documents)]
     spec = model.spec(dtype="fp32")
-    return Corpus(documents, model, Memory(spec, encodings), Cut(spec, pieces), tasks)
+    return Corpus(documents, model, Encodings(spec, encodings), Cut(spec, pieces), tasks)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -278,7 +278,7 @@ def test_an_item_longer_than_the_window_is_refused_by_name(small: Corpus) -> Non
     document = Document("long", ("cat",) * 50, columns={"upos": ("0",) * 50}, place="corpus:99")
     pieces = small.model.cut([document])
     encodings = [Encoding(pieces[0].key, next(small.model.encode(pieces))[1], pieces[0].word)]
-    for name, source in (("top1", Memory(small.store.spec, encodings)), ("finetune", Cut(small.store.spec, pieces))):
+    for name, source in (("top1", Encodings(small.store.spec, encodings)), ("finetune", Cut(small.store.spec, pieces))):
         method = small.build(Tuning(name))
         with pytest.raises(DataError, match=r"corpus:99 \(long\): 52 pieces, but the encoder's blocks can be given 40"):
             method.read(source, [document])

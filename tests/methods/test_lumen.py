@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.corpus.questions import read_questions
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, NotStored, RunError, SpecMismatch
@@ -48,13 +48,13 @@ def design(**options: Any) -> Design:
     return Design(question_pieces=FIRST, **options)
 
 
-def memory(encoder: Pretrained, layers: tuple[int, ...]) -> Memory:
+def memory(encoder: Pretrained, layers: tuple[int, ...]) -> Encodings:
     """The passages in fp32, as a store would hold them."""
     documents = [passage_document(passage) for passage in PASSAGES.values()]
     pieces = encoder.cut(documents)
     found = dict(encoder.encode(pieces, list(layers)))
     encodings = [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)]
-    return Memory(encoder.spec(list(layers), "fp32"), encodings)
+    return Encodings(encoder.spec(list(layers), "fp32"), encodings)
 
 
 def made(folder: Path, wanted: Design, questions: Any = QUESTIONS) -> tuple[Lumen, ReadingExamples, ReadingBatch]:

@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from encodeonce import costs
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.t5_decoder import T5Decoder
 from encodeonce.errors import ConfigError
@@ -19,7 +19,7 @@ WIDTH, BLOCKS, DECODER = 48, 3, 2
 """4 d^2 of attention and 3 d (8/3 d) of a gated feed-forward part: a block is exactly the formula's 12 d^2."""
 
 
-def read(folder: Path, wanted: Design, questions: list[Question]) -> tuple[Lumen, Memory | None]:
+def read(folder: Path, wanted: Design, questions: list[Question]) -> tuple[Lumen, Encodings | None]:
     encoder = wanted.encoder(folder)
     method = Lumen.build(wanted, encoder, read_ahead=0).eval()
     if not method.plan.stored:
@@ -28,7 +28,7 @@ def read(folder: Path, wanted: Design, questions: list[Question]) -> tuple[Lumen
     pieces = encoder.cut(documents)
     found = dict(encoder.encode(pieces, list(method.plan.stored)))
     items = [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)]
-    return method, Memory(encoder.spec(list(method.plan.stored), "fp32"), items)
+    return method, Encodings(encoder.spec(list(method.plan.stored), "fp32"), items)
 
 
 @pytest.mark.parametrize("live", range(BLOCKS + 1))

@@ -15,7 +15,7 @@ import tokenizers
 import torch
 from torch import Tensor
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.t5_decoder import T5Decoder
 from encodeonce.errors import ConfigError, NonFinite
@@ -68,12 +68,12 @@ def whole(folder: Path) -> Any:
     return transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
 
 
-def memory(encoder: Pretrained, layers: tuple[int, ...]) -> Memory:
+def memory(encoder: Pretrained, layers: tuple[int, ...]) -> Encodings:
     documents = [passage_document(passage, FORM) for passage in (P1, P2, P3)]
     pieces = encoder.cut(documents)
     found = dict(encoder.encode(pieces, list(layers)))
     spec = encoder.spec(list(layers), "fp32")
-    return Memory(spec, [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)])
+    return Encodings(spec, [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)])
 
 
 def made(folder: Path, questions: Any = QUESTIONS, **options: Any) -> tuple[Lumen, ReadingBatch]:
@@ -376,7 +376,7 @@ def test_it_learns_two_questions_by_heart(
     pieces = encoder.cut(documents)
     found = dict(encoder.encode(pieces, list(method.plan.stored)))
     spec = encoder.spec(list(method.plan.stored), "fp32")
-    source = Memory(spec, [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)])
+    source = Encodings(spec, [Encoding(cut.key, found[i], cut.word) for i, cut in enumerate(pieces)])
     questions = [replace(question, answers=question.answers[:1]) for question in QUESTIONS[:2]]
     examples = method.read(questions, encoder, source)
     if kind == "bert":

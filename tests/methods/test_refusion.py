@@ -230,6 +230,7 @@ def test_I32_saving_and_restoring_gives_the_same_logits(world: World, tmp_path: 
     from safetensors.torch import load_file
 
     base.load_state_dict(load_file(tmp_path / "kept" / "model.safetensors"))
+    torch.testing.assert_close(logits(base, world.batch(base)), logits(method, world.batch(method)), atol=1e-6, rtol=0)
     with pytest.raises(RunError, match=r"holds fusion made with \{'k': 4\}; this one has \{'k': 5\}"):
         refusion(world.plain(), Fusing(k=5), WIDTH).restore(tmp_path / "kept")
 
@@ -255,12 +256,12 @@ def test_ratios_are_those_of_the_vectors_and_a_faint_one_is_said(
 
 
 def test_fusion_goes_into_the_top_blocks_and_beside_low_rank_terms(small: World) -> None:
-    from encodeonce.batching import Memory
+    from encodeonce.batching import Encodings
     from encodeonce.types import Encoding
 
     pieces = small.model.cut(small.documents)
     encodings = [Encoding(pieces[i].key, views, pieces[i].word) for i, views in small.model.encode(pieces)]
-    memory = Memory(small.model.spec(dtype="fp32"), encodings)
+    memory = Encodings(small.model.spec(dtype="fp32"), encodings)
     for name, blocks in (("top1", (2,)), ("lora", (0, 1, 2))):
         plain = small.plain(Tuning(name, dropout=0.0))
         method = refusion(plain, Fusing(k=K, schemes=["add"]), WIDTH)

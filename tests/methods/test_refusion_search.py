@@ -80,6 +80,9 @@ def test_I29_one_candidate_has_no_architecture_and_no_dev_pass(world: World, mon
     searching = world.made(Fusing(k=K))
     fit(searching, examples, {"classification": world.task}, settings, upper=Upper(examples, batch_size=5))
     assert 5 in asked
+    asked.clear()
+    fit(world.made(Fusing(k=K)), examples, {"classification": world.task}, settings, upper=Upper(examples))
+    assert set(asked) == {4}
 
 
 def test_I30_second_order_with_rate_0_is_first_order(world: World) -> None:
@@ -88,7 +91,6 @@ def test_I30_second_order_with_rate_0_is_first_order(world: World) -> None:
     gradients = []
     for method in (first, second):
         method.eval()
-        method.ending = "soft"
         batch = world.batch(method, world.near())
         (gradient,) = method.upper_gradients(batch, batch, 0.0)
         gradients.append(gradient)
@@ -98,7 +100,7 @@ def test_I30_second_order_with_rate_0_is_first_order(world: World) -> None:
 def test_second_order_equals_the_derivative_through_the_virtual_step(checkpoint: Callable[..., Path]) -> None:
     """d/da L_dev(w - rate dL_train/dw(w, a), a) by double backward, against the finite difference."""
     world = World(checkpoint("bert"))
-    method = world.made(Fusing(k=K, order=2, schemes=["identity", "reranker"], scale="convex", ending="soft"))
+    method = world.made(Fusing(k=K, order=2, schemes=["identity", "reranker"], scale="convex"))
     method.eval().double()
     train, dev = (world.batch(method, world.near(), n=n) for n in (6, 11))
     for batch in (train, dev):

@@ -1,6 +1,7 @@
 """Answers from a memory with their sources: a stand-in reader, then a real LUMEN run saved, loaded and asked."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,22 @@ def test_a_saved_reader_answers_as_before(tmp_path: Path, tiny_bert: Path, live:
         assert memory[one.answer.passage].text[one.answer.start : one.answer.end] == one.text
         whole = next(passage for passage in PASSAGES if passage.id == one.whole.passage)
         assert whole.text[one.whole.start : one.whole.end] == one.text
+
+
+def test_a_decoder_of_another_checkpoint_comes_back(tmp_path: Path, tiny_bert: Path) -> None:
+    other = Path(shutil.copytree(tiny_bert, tmp_path / "other"))
+    design = Design(live=1, question_pieces=16, reader="generate", decoder_blocks=1, longest_answer=4)
+    encoder = design.encoder(tiny_bert)
+    method = Lumen.build(design, encoder, decoder=other).eval()
+    save_reader(ReaderRun(method, encoder, "fp32"), tmp_path / "run")
+    torch.manual_seed(7)
+    held = load_reader(tmp_path / "run").method
+    assert held.decoder == other.resolve()
+    assert all(torch.equal(own, held.state_dict()[name]) for name, own in method.state_dict().items())
+    other.rename(tmp_path / "gone")
+    with pytest.raises(RunError, match=r"the checkpoint of this run's decoder, .*other, is not there"):
+        load_reader(tmp_path / "run")
+    assert load_reader(tmp_path / "run", decoder=str(tmp_path / "gone")).method.decoder == tmp_path / "gone"
 
 
 def test_one_by_one_or_together_is_one_answer(tmp_path: Path, tiny_bert: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.errors import DataError, NotStored, RunError
 from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.serve.bundle import Run, load, save
@@ -22,7 +22,7 @@ from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
 from encodeonce.types import Document, Pieces, Spec
 
-Corpus = Callable[..., tuple[list[Document], Memory]]
+Corpus = Callable[..., tuple[list[Document], Encodings]]
 
 
 def trained(
@@ -47,7 +47,7 @@ def trained(
     return run, documents, memory
 
 
-def logits(method: Aggregate, memory: Memory, documents: Sequence[Document]) -> dict[str, torch.Tensor]:
+def logits(method: Aggregate, memory: Encodings, documents: Sequence[Document]) -> dict[str, torch.Tensor]:
     batch = next(iter(method.batches(method.read(memory, documents), size=len(documents), order=None)))
     with torch.no_grad():
         return {name: method.part(name)(batch) for name in method.names}
@@ -69,7 +69,7 @@ def test_a_loaded_run_gives_the_same_logits(make_corpus: Corpus, tmp_path: Path,
 READER = """
 import sys, torch, numpy as np
 sys.path.insert(0, sys.argv[1])
-import conftest
+from tests.methods import conftest
 from encodeonce.serve.bundle import load
 torch.manual_seed(987)
 documents, memory = conftest.corpus(8)
@@ -83,9 +83,9 @@ with torch.no_grad():
 def test_TRAIN1_a_new_process_gives_the_same_logits(make_corpus: Corpus, tmp_path: Path) -> None:
     run, documents, memory = trained(make_corpus)
     save(run, tmp_path / "run")
-    corpus = Path(__file__).parents[1] / "methods"
+    home = Path(__file__).parents[2]
     subprocess.run(
-        [sys.executable, "-c", READER, str(corpus), str(tmp_path / "run"), str(tmp_path / "there.npz")], check=True
+        [sys.executable, "-c", READER, str(home), str(tmp_path / "run"), str(tmp_path / "there.npz")], check=True
     )
     there = np.load(tmp_path / "there.npz")
     for name, scores in logits(run.method, memory, documents).items():
@@ -108,9 +108,9 @@ def test_a_bundle_holds_three_files_and_no_pickle(make_corpus: Corpus, tmp_path:
 
 
 class LiveTiny:
-    """An encoder whose vectors are those of a Memory."""
+    """An encoder whose vectors are those of a Encodings."""
 
-    def __init__(self, memory: Memory, **changes: str) -> None:
+    def __init__(self, memory: Encodings, **changes: str) -> None:
         self.memory, self.changes = memory, changes
         self.encoded: list[str] = []
 
@@ -185,7 +185,7 @@ def test_what_does_not_fit_is_refused(make_corpus: Corpus, tmp_path: Path) -> No
 class Partial:
     """A store that lacks some items."""
 
-    def __init__(self, memory: Memory, keys: set[str], **changes: Any) -> None:
+    def __init__(self, memory: Encodings, keys: set[str], **changes: Any) -> None:
         self._memory, self._keys = memory, keys
         self.spec = replace(memory.spec, **changes)
 
@@ -196,9 +196,9 @@ class Partial:
         return [i for i, key in enumerate(keys) if key not in self._keys and key not in keys[:i]]
 
 
-def rounded(memory: Memory, dtype: torch.dtype) -> Memory:
+def rounded(memory: Encodings, dtype: torch.dtype) -> Encodings:
     """The memory as a store of that type would give it back."""
-    other = Memory(memory.spec, [])
+    other = Encodings(memory.spec, [])
     other._places, other._words = memory._places, memory._words
     other._states = [states.to(dtype).float() for states in memory._states]
     return other

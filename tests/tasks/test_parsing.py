@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from encodeonce.batching import Memory
+from encodeonce.batching import Encodings
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.heads import IGNORE
 from encodeonce.methods.aggregate import Aggregate, Variant
@@ -92,7 +92,7 @@ def test_predictions_fill_two_columns() -> None:
     assert Parsing().columns(answers) == {"head": [("2", "0"), ()], "deprel": [("nsubj", "root"), ()]}
 
 
-def treebank(n: int) -> tuple[list[Document], Memory]:
+def treebank(n: int) -> tuple[list[Document], Encodings]:
     """Trees that can be read off the states: a word says how far away its head is, and its relation."""
     random = np.random.default_rng(0)
     spec = Spec("tiny", "w" * 64, "c" * 64, "t" * 64, 2, 16, (0, 1, 2), 512, 128, dtype="fp32")
@@ -110,7 +110,7 @@ def treebank(n: int) -> tuple[list[Document], Memory]:
             if w >= 0:
                 states[:, row, ("root", "left", "right").index(labels[w])] += 3
         encodings.append(Encoding(documents[-1].key, states, word))
-    return documents, Memory(spec, encodings)
+    return documents, Encodings(spec, encodings)
 
 
 @pytest.mark.parametrize("variant", ["frozen", "linear", "adapted"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from encodeonce.batching import Examples, Memory
+from encodeonce.batching import Encodings, Examples
 from encodeonce.corpus import read
 from encodeonce.errors import ConfigError, DataError, RunError
 from encodeonce.graphs import UNTYPED, Graph, Relation
@@ -136,7 +136,7 @@ def test_predictions_as_fields() -> None:
 WIDTH = 16
 
 
-def stored(documents: list[Document]) -> Memory:
+def stored(documents: list[Document]) -> Encodings:
     """Random states of three views; every second word has two pieces, and the ends are special."""
     spec = Spec("tiny", "w" * 64, "c" * 64, "t" * 64, 2, WIDTH, (0, 1, 2), 512, 128, dtype="fp32")
     random, encodings = np.random.default_rng(0), []
@@ -144,7 +144,7 @@ def stored(documents: list[Document]) -> Memory:
         pieces = [1 + i % 2 for i in range(len(one.words))]
         word = np.array([-1, *np.repeat(np.arange(len(pieces)), pieces), -1], dtype=np.int32)
         encodings.append(Encoding(one.key, random.normal(size=(3, len(word), WIDTH)).astype(np.float32), word))
-    return Memory(spec, encodings)
+    return Encodings(spec, encodings)
 
 
 def test_a_handful_of_sentences_is_learned_by_heart() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encodeonce.batching import Examples, Memory
+from encodeonce.batching import Encodings, Examples
 from encodeonce.errors import ConfigError, DataError, RunError
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.tasks import Task, named
@@ -21,7 +21,7 @@ from encodeonce.train.fit import Fit, fit
 from encodeonce.train.settings import Settings
 from encodeonce.types import Document
 
-Corpus = Callable[..., tuple[list[Document], Memory]]
+Corpus = Callable[..., tuple[list[Document], Encodings]]
 QUICK = Settings(learning_rate=1e-2, num_train_epochs=2, per_device_train_batch_size=4, logging_steps=1)
 
 
@@ -29,7 +29,11 @@ class Job:
     """Learned tasks, a fresh method and its examples."""
 
     def __init__(
-        self, corpus: tuple[list[Document], Memory], names: Sequence[str] = ("upos",), dropout: float = 0.0, **task: Any
+        self,
+        corpus: tuple[list[Document], Encodings],
+        names: Sequence[str] = ("upos",),
+        dropout: float = 0.0,
+        **task: Any,
     ) -> None:
         self.documents, self.memory = corpus
         self.tasks: list[Task] = [named(name, **task).learn(self.documents) for name in names]

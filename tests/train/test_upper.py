@@ -43,7 +43,7 @@ class Toy:
 
 def test_it_steps_after_the_warm_up_before_every_nth_step() -> None:
     toy = Toy(0.0)
-    steps = UpperSteps(toy, Upper(Numbers(range(5)), batch_size=2, warmup=3, every=2, learning_rate=0.1), seed=1)
+    steps = UpperSteps(toy, Upper(Numbers(range(5)), batch_size=2, warmup=3, every=2, learning_rate=0.1), 1, 8)
     for step in range(10):
         steps.before(step, f"train {step}", 0.5)
     assert [lower for _, lower, _ in toy.seen] == ["train 3", "train 5", "train 7", "train 9"]
@@ -55,7 +55,7 @@ def test_it_steps_after_the_warm_up_before_every_nth_step() -> None:
 def test_every_pass_over_the_examples_has_an_order_of_its_own_and_can_be_gone_on_with() -> None:
     def made() -> tuple[Toy, UpperSteps]:
         toy = Toy(0.0)
-        return toy, UpperSteps(toy, Upper(Numbers(range(5)), batch_size=2), seed=1)
+        return toy, UpperSteps(toy, Upper(Numbers(range(5)), batch_size=2), 1, 8)
 
     whole, steps = made()
     for step in range(9):
@@ -80,14 +80,25 @@ def test_every_pass_over_the_examples_has_an_order_of_its_own_and_can_be_gone_on
 
 def test_without_upper_parameters_nothing_is_read() -> None:
     toy = Toy()
-    steps = UpperSteps(toy, Upper(Numbers([1])), seed=1)
+    steps = UpperSteps(toy, Upper(Numbers([1])), 1, 8)
     steps.before(0, None, 0.0)
     assert not toy.seen
     assert steps.state()[1] == {}
 
 
+def test_a_batch_is_as_large_as_the_loops_unless_it_is_said() -> None:
+    for asked, sizes in ((None, [3, 3, 1]), (5, [5, 2])):
+        toy = Toy(0.0)
+        steps = UpperSteps(toy, Upper(Numbers(range(7)), batch_size=asked), 1, 3)
+        for step in range(len(sizes)):
+            steps.before(step, None, 0.0)
+        assert [len(batch) for batch, _, _ in toy.seen] == sizes
+
+
 def test_settings_out_of_range() -> None:
     with pytest.raises(DataError, match="no examples for the upper level"):
         Upper(Numbers())
+    with pytest.raises(ConfigError, match="batch_size=0 of the upper level must be at least 1"):
+        Upper(Numbers([1]), batch_size=0)
     with pytest.raises(ConfigError, match="every=0 of the upper level must be at least 1"):
         Upper(Numbers([1]), every=0)

@@ -13,10 +13,7 @@ from ...errors import ConfigError
 __all__ = ["FORMS", "Vectors", "features"]
 
 FORMS = ("last", "layers", "cosine")
-"""What a probe reads: the last view, all views of the encoder's upper half side by side, or of a pair one number."""
-
-PRODUCT, COSINE = 5.0, 3.0
-"""Weights of the products and of the cosine beside the differences of a pair's vectors, all of unit length before."""
+"""What a probe reads: the last view, all views side by side, or of a pair one number."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ def features(vectors: Vectors, form: str = "layers") -> Float[np.ndarray, "N F"]
             raise ConfigError("form='cosine' compares the two texts of a pair; these are single texts.")
         return _block(vectors, vectors.text.shape[1] - 1)[:, -1:].astype(np.float32)
     n_views = vectors.text.shape[1]
-    views = range(n_views // 2, n_views) if form == "layers" else range(n_views - 1, n_views)
+    views = range(n_views) if form == "layers" else range(n_views - 1, n_views)
     blocks = [_block(vectors, view) for view in views]
     return (np.concatenate(blocks, axis=1) / np.sqrt(len(blocks))).astype(np.float32)
 
@@ -63,7 +60,7 @@ def _block(vectors: Vectors, view: int) -> Float[np.ndarray, "N F"]:
         return first
     second = unit(vectors.pair[:, view])
     product = first * second
-    return np.concatenate([np.abs(first - second), PRODUCT * product, COSINE * product.sum(1, keepdims=True)], axis=1)
+    return np.concatenate([np.abs(first - second), product, product.sum(1, keepdims=True)], axis=1)
 
 
 def unit(rows: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:

@@ -29,7 +29,7 @@ ROUNDS = 200
 
 @dataclass(frozen=True)
 class Mixture:
-    """`weights` and `temperatures` of the methods that are kept; weights sum to 1."""
+    """`weights` of the methods that are kept, which sum to 1, and `temperatures` of all."""
 
     weights: Mapping[str, float]
     temperatures: Mapping[str, float]
@@ -67,7 +67,7 @@ def stacked(held_out: Mapping[str, Float[np.ndarray, "N C"]], gold: Int[np.ndarr
     kept = [i for i in range(len(names)) if weights[i] >= LEAST] or [int(weights.argmax())]
     weights = _weights(right[kept])
     chosen = {names[i]: float(weight) for i, weight in zip(kept, weights, strict=True)}
-    return Mixture(chosen, {name: temperatures[name] for name in chosen})
+    return Mixture(chosen, temperatures)
 
 
 def _weights(right: Float[np.ndarray, "A N"]) -> Float[np.ndarray, " A"]:

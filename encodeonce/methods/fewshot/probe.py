@@ -4,7 +4,7 @@ Axes: N items   M unlabelled items   F features   C classes
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,28 @@ from jaxtyping import Float
 from ...errors import ConfigError
 from ...nn.logistic import Logistic, logistic
 from .features import FORMS, Vectors, features
+from .folds import folds_of
 from .side import SIDES, side_rows
 
-__all__ = ["PROBES", "Probe", "TrainedProbe"]
+__all__ = ["PROBES", "RIDGES", "Probe", "TrainedProbe"]
+
+RIDGES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+FOLDS = 4
 
 
 @dataclass(frozen=True)
 class Probe:
     """What is tried: the features' form, the penalty, a side row ("": none) of `k` unlabelled rows and its weight.
 
+    Without a `ridge` it is chosen by cross-validation on the labelled items: the one of `RIDGES` under which held-out
+    labels are likeliest.
+
     `rounds` of self-training give every unlabelled item the label that the probe thinks likeliest, classes balanced,
     and train again with all of them together counting `trust` times the labelled ones.
     """
 
     form: str = "layers"
-    ridge: float = 0.1
+    ridge: float | None = None
     side: str = ""
     k: int = 64
     weight: float = 1.0
@@ -39,7 +46,7 @@ class Probe:
             raise ConfigError(
                 f"form={self.form!r}, side={self.side!r}: forms are {', '.join(FORMS)}, sides {', '.join(SIDES)}."
             )
-        if self.ridge <= 0 or self.k < 1 or self.rounds < 0 or self.trust <= 0:
+        if (self.ridge is not None and self.ridge <= 0) or self.k < 1 or self.rounds < 0 or self.trust <= 0:
             raise ConfigError(
                 f"ridge={self.ridge}, k={self.k}, rounds={self.rounds}, trust={self.trust}: k must be at least 1,"
                 " rounds 0 or more, the others greater than 0."
@@ -66,12 +73,13 @@ class Probe:
         own = self.unlabelled and corpus is not None
         other = features(corpus, self.form) if own and corpus is not None else None
         rows = self._with_side(features(vectors, self.form), other, exclude)
-        found = logistic(rows, targets, self.ridge)
+        ridge = likeliest_ridge(rows, targets) if self.ridge is None else self.ridge
+        found = logistic(rows, targets, ridge)
         if self.rounds and other is not None:
             everyone = self._with_side(other, other, [[place] for place in range(len(other))])
             for _ in range(self.rounds):
-                found = self._again(rows, targets, everyone, found)
-        return TrainedProbe(self, found, other if self.side else None)
+                found = self._again(rows, targets, everyone, found, ridge)
+        return TrainedProbe(replace(self, ridge=ridge), found, other if self.side else None)
 
     def _again(
         self,
@@ -79,13 +87,14 @@ class Probe:
         targets: Float[np.ndarray, "N C"],
         everyone: Float[np.ndarray, "M F"],
         found: Logistic,
+        ridge: float,
     ) -> Logistic:
         guessed = found.probabilities(everyone)
         guessed = guessed / guessed.mean(0) * targets.mean(0)
         labels = np.eye(targets.shape[1])[guessed.argmax(1)]
         count = self.trust * len(rows) / len(everyone)
         weights = np.concatenate([np.ones(len(rows)), np.full(len(everyone), count)])
-        return logistic(np.concatenate([rows, everyone]), np.concatenate([targets, labels]), self.ridge, weights)
+        return logistic(np.concatenate([rows, everyone]), np.concatenate([targets, labels]), ridge, weights)
 
     def _with_side(
         self,
@@ -104,7 +113,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class TrainedProbe:
-    """A probe with its parameters and, where it reads side rows, the features of the unlabelled items."""
+    """A probe with the ridge it was trained under and its parameters; `corpus`: unlabelled features for side rows."""
 
     probe: Probe
     parameters: Logistic
@@ -128,8 +137,27 @@ class TrainedProbe:
         return cls(probe, Logistic(arrays["weight"], arrays["bias"]), arrays.get("corpus"))
 
 
+def likeliest_ridge(rows: Float[np.ndarray, "N F"], targets: Float[np.ndarray, "N C"]) -> float:
+    """The one of `RIDGES` under which the labels of folds not trained on are likeliest; of equal ones the larger.
+
+    Equal rows stay together. The middle one where there are fewer than two folds, and nothing to choose by.
+    """
+    classes = targets.argmax(1)
+    least = int(np.bincount(classes)[np.unique(classes)].min())
+    folds = folds_of([row.tobytes() for row in rows], classes, max(2, min(FOLDS, least)))
+    if len(np.unique(folds)) < 2:
+        return RIDGES[len(RIDGES) // 2]
+    likelihood = dict.fromkeys(reversed(RIDGES), 0.0)
+    for ridge in likelihood:
+        for fold in np.unique(folds):
+            seen, unseen = folds != fold, folds == fold
+            answers = logistic(rows[seen], targets[seen], ridge).probabilities(rows[unseen])
+            likelihood[ridge] += float((targets[unseen] * np.log(np.maximum(answers, 1e-12))).sum())
+    return max(likelihood, key=lambda ridge: likelihood[ridge])
+
+
 PROBES: Mapping[str, Probe] = {
-    "probe": Probe(form="last", ridge=1.0),
+    "probe": Probe(form="last"),
     "layers": Probe(),
     "cosine": Probe(form="cosine"),
     "late": Probe(side="neighbours"),

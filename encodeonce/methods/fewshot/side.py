@@ -2,7 +2,7 @@
 
     neighbours  the mean of the k nearest unlabelled rows (late fusion)
     random      the mean of k unlabelled rows drawn for each item
-    shuffled    the neighbours of another item
+    shuffled    the neighbours of another item, of whatever class
     constant    the mean of all unlabelled rows
     components  the item's own row as the first k principal components of the unlabelled rows show it: no retrieval
 
@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ...errors import ConfigError
+from ...nn.exchange import exchanged
 from ...resolve import nearest
 from ...store.search import Search
 
@@ -34,11 +35,11 @@ def side_rows(
     exclude: Sequence[Sequence[int]] | None = None,
     seed: int = 0,
 ) -> Float[np.ndarray, "N F"]:
-    """A side row for each of `rows`, made from `corpus`; every row by itself but for "shuffled", which needs two rows.
+    """A side row for each of `rows`, made from `corpus`; every row by itself but for "shuffled".
 
     Nearness is the cosine. `exclude[n]` are corpus rows that item n may not get: its own copies. A random draw depends
     on the seed and the item's place alone. Raises TooFewVectors where fewer than k rows are left for an item,
-    ConfigError for an unknown kind or a k out of range.
+    ConfigError for an unknown kind, a k out of range, or a single row whose neighbours are to be another's.
     """
     if kind not in SIDES:
         raise ConfigError(f"side={kind!r} is not known. There is: {', '.join(SIDES)}.{nearest(kind, list(SIDES))}")
@@ -48,9 +49,11 @@ def side_rows(
         return np.repeat(corpus.mean(0, keepdims=True), len(rows), axis=0)
     if kind == "components":
         return _components(rows, corpus, k)
+    if kind == "shuffled" and len(rows) == 1:
+        raise ConfigError("side='shuffled' gives a text the neighbours of another; give two texts or more at once.")
     ids = _random(len(rows), len(corpus), k, seed) if kind == "random" else _nearest(rows, corpus, k, exclude)
     if kind == "shuffled":
-        ids = np.roll(ids, 1, axis=0)
+        ids = ids[exchanged(len(rows), seed)]
     return np.stack([corpus[own].mean(0) for own in ids]) if len(ids) else np.zeros_like(rows)
 
 

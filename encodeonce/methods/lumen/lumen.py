@@ -56,9 +56,10 @@ class Lumen(nn.Module):
         frozen: dict[str, LiveBlocks],
         read_ahead: int = 1,
         form: str = "plain",
+        decoder: Path | None = None,
     ) -> None:
         super().__init__()
-        self.design, self.plan, self.read_ahead, self.form = design, plan, read_ahead, form
+        self.design, self.plan, self.read_ahead, self.form, self.decoder = design, plan, read_ahead, form, decoder
         self.parts = parts
         for blocks in frozen.values():
             blocks.requires_grad_(False).eval()
@@ -106,7 +107,7 @@ class Lumen(nn.Module):
             if len(plan.stored) > 1:
                 parts["mix"] = _mix(plan)
             parts["reader"] = _reader(design, plan, encoder, parts, decoder)
-        return cls(design, plan, parts, frozen, read_ahead, form)
+        return cls(design, plan, parts, frozen, read_ahead, form, decoder)
 
     def modules_of(self) -> dict[str, nn.Module]:
         """Everything that is trained, as one."""

@@ -1,7 +1,7 @@
 """What stands in the neighbours' place to see whether it is the neighbours that help (spec B11).
 
     random     k rows of the corpus drawn for each example
-    shuffled   the neighbours of another example
+    shuffled   the neighbours of another example, of whatever class
     constant   the mean of the corpus, k times
 
 If these do as well as the neighbours, what was retrieved is not what helps.
@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...errors import ConfigError
+from ...nn.exchange import exchanged
 from ...resolve import nearest
 from ...store import Search
 from .retriever import Near
@@ -24,7 +25,7 @@ CONTROLS = ("random", "shuffled", "constant")
 
 
 def instead(kind: str, near: Near, seed: int = 0) -> Near:
-    """The same examples with other vectors, as many. A random draw depends on the seed and the example's key alone.
+    """The same examples with other vectors, as many. Random rows depend on the seed and the example's key alone.
 
     Raises ConfigError for an unknown kind, and where there is no other example to take neighbours from.
     """
@@ -39,12 +40,14 @@ def instead(kind: str, near: Near, seed: int = 0) -> Near:
     if kind == "shuffled":
         if len(set(near.keys)) < 2:
             raise ConfigError(f"{len(set(near.keys))} different example cannot be given another's neighbours.")
-        return replace(near, ids=np.roll(near.ids, 1, axis=0), scores=np.roll(near.scores, 1, axis=0))
+        others = exchanged(len(near.keys), seed)
+        return replace(near, ids=near.ids[others], scores=near.scores[others])
+    _, n_texts, k = near.ids.shape
     drawn = [
-        np.random.default_rng([seed, int(key[:12], 16)]).choice(len(near.search), near.ids[0].shape, replace=False)
-        for key in near.keys
+        [draw.choice(len(near.search), k, replace=False) for _ in range(n_texts)]
+        for draw in (np.random.default_rng([seed, int(key[:12], 16)]) for key in near.keys)
     ]
-    return replace(near, ids=np.stack(drawn).astype(np.int64), scores=np.zeros_like(near.scores))
+    return replace(near, ids=np.array(drawn, np.int64), scores=np.zeros_like(near.scores))
 
 
 def _runs(n: int, size: int = 1 << 16) -> list[np.ndarray]:

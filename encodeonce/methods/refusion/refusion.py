@@ -157,7 +157,7 @@ class Refusion(Finetune):
             self.train(training)
 
     def _of_architecture(self, batch: Batch) -> Tensor:
-        weights = [weight for own in self.groups(self.name).values() for weight in own]
+        weights = [weight for own in self.groups(self.name).values() for weight in own if weight.requires_grad]
         with self.fusion.searching(), self._as_predicting():
             for weight in weights:  # nothing is kept for gradients that nobody asks for
                 weight.requires_grad_(False)
@@ -174,7 +174,7 @@ class Refusion(Finetune):
         alpha = self.upper_parameters()[0]
         weights = [weight for own in self.groups(self.name).values() for weight in own]
         before = [weight.detach().clone() for weight in weights]
-        with self._as_predicting():
+        with self.fusion.searching(), self._as_predicting():  # the mixture is what the loop trains
             slopes = torch.autograd.grad(self.loss(lower), weights, allow_unused=True)
         _move(weights, before, slopes, -rate)
         with self.fusion.searching(), self._as_predicting():

@@ -14,10 +14,10 @@ from ..nn.packed import Packed
 from ..types import Encoding, Spec
 from ._held import Held
 
-__all__ = ["Memory"]
+__all__ = ["Encodings"]
 
 
-class Memory(Held):
+class Encodings(Held):
     """`encodings` hold states [L, T, D] of the Spec's layers, in the order of `spec.layers`. An `examples.Source`."""
 
     absent = "no encoding of the item with key {}."

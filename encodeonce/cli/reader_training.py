@@ -1,0 +1,176 @@
+"""The job behind `memory train`: questions and passages, the passages into the store, training, a saved reader."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..corpus.passages import read_passages
+from ..corpus.questions import read_questions
+from ..corpus.windows import question_windows, windows
+from ..encoders.pretrained import Pretrained
+from ..methods.lumen import Design, Lumen, Plan, passage_document
+from ..metrics.answers import AnswerScorer
+from ..retrieval.bm25 import BM25
+from ..retrieval.given import pool_of, with_passages
+from ..serve.reader_run import ReaderRun, save_reader
+from ..store import Store
+from ..train.evaluate import evaluate
+from ..train.fit import Fit, fit
+from ..train.optim import total_steps
+from ..train.settings import Settings
+from ..types import Document, Passage, Question
+from . import steps
+from .config import to_toml
+from .learning import command_line
+from .quickstart import encoder_name
+from .reader_config import QuestionsSection, ReaderConfig
+
+__all__ = ["ReaderPlan", "ReaderReport", "plan_reader", "train_reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderPlan:
+    """What `memory train` would do. `questions` by split, `passages` the different ones that are read, `per_question`
+    how many a training question has on average."""
+
+    encoder: str
+    blocks: int
+    cut: int
+    live: tuple[int, ...]
+    reader: str
+    questions: Mapping[str, int]
+    passages: int
+    per_question: float
+    store: steps.Plan
+    steps: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderReport:
+    """What it did: scores by split, what was encoded, what the loop did."""
+
+    scores: Mapping[str, Mapping[str, float | None]]
+    encoded: steps.Encoded | None
+    fit: Fit
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        own = {"best": self.fit.best, "seconds": self.fit.seconds, "seconds_per_batch": self.fit.seconds_per_batch}
+        encoded = None if self.encoded is None else self.encoded.to_json()
+        return {"scores": self.scores, "encode": encoded, **own, "parameters": self.fit.parameters}
+
+
+class _Job:
+    """One `memory train`: everything that is read and checked before anything is encoded."""
+
+    def __init__(self, config: ReaderConfig) -> None:
+        config.need("data.train")
+        self.config, self.design = config, Design(**config.design.chosen())
+        folder = encoder_name(config.encoder)
+        name = str(Path(folder).resolve()) if Path(folder).is_dir() else folder
+        self.encoder = self.design.encoder(name, compute=config.compute)
+        self.plan: Plan = self.design.plan(self.encoder)
+        self.form = config.form or ("fid" if self.encoder.family == "t5" else "plain")
+        self.dtype = config.dtype or self.plan.dtype
+        self.settings = Settings(**config.train.model_dump(exclude_none=True))
+        self.splits = _splits(config.data)
+
+    @property
+    def documents(self) -> list[Document]:
+        """The different passages of all splits, as they are stored."""
+        every = [passage_document(one, self.form) for own in self.splits.values() for q in own for one in q.passages]
+        return list({document.key: document for document in every}.values())
+
+    def encoded(self) -> tuple[Store | None, steps.Encoded | None]:
+        """The memory that is trained from; none where nothing is stored."""
+        if not self.plan.stored:
+            return None, None
+        store = Store.open(self.config.store, self.encoder.spec(list(self.plan.stored), self.dtype))
+        return store, steps.encode(store, self.documents, self.encoder)
+
+    def method(self) -> Lumen:
+        """Untrained."""
+        decoder = None if self.config.decoder is None else Pretrained(encoder_name(self.config.decoder)).path
+        return Lumen.build(self.design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
+
+
+def plan_reader(config: ReaderConfig) -> ReaderPlan:
+    """Read and check everything that `train_reader` would; nothing is written and no weight is loaded."""
+    job = _Job(config)
+    plan, encoder, train = job.plan, job.encoder, job.splits["train"]
+    made = encoder.outline if encoder.lacks else encoder.spec
+    spec = made(list(plan.stored) if plan.stored else "last", job.dtype)
+    documents = job.documents
+    batches = -(-len(train) // job.settings.per_device_train_batch_size)
+    return ReaderPlan(
+        encoder=steps.label_of(spec.encoder),
+        blocks=plan.n_blocks,
+        cut=plan.cut,
+        live=plan.blocks,
+        reader=job.design.reader,
+        questions={split: len(own) for split, own in job.splits.items()},
+        passages=len(documents),
+        per_question=sum(len(q.passages) for q in train) / len(train),
+        store=steps.planned(Path(config.store), spec, documents if plan.stored else [], encoder),
+        steps=total_steps(batches, job.settings),
+    )
+
+
+def train_reader(config: ReaderConfig, folder: Path) -> ReaderReport:
+    """Train as the config says and save the reader into `folder`, where `memory build` and `ask` find it.
+
+    An interrupted training goes on from its last checkpoint when it is started again.
+    """
+    job = _Job(config)
+    store, encoded = job.encoded()
+    method = job.method()
+    read = {split: method.read(own, job.encoder, store) for split, own in job.splits.items()}
+    scorers = {"answer": AnswerScorer()}
+    done = fit(method, read["train"], scorers, job.settings, dev=read.get("dev"), folder=folder)
+    size = job.settings.per_device_eval_batch_size
+    scored: list[str] = [split for split in ("dev", "test") if split in read]
+    scores = {split: dict(evaluate(method, read[split], scorers, size).scores["answer"]) for split in scored}
+    training = {
+        "settings": job.settings.to_json(),
+        "examples": {split: len(own) for split, own in job.splits.items()},
+        "passages_a_question": config.data.k,
+        "best": done.best,
+        "steps": done.steps,
+        "seconds": done.seconds,
+        "seconds_per_batch": done.seconds_per_batch,
+        "parameters": done.parameters,
+    }
+    names = {split: ", ".join(Path(name).name for name in getattr(config.data, split)) for split in job.splits}
+    (folder / "config.toml").write_text(to_toml(config, folder), encoding="utf-8")
+    save_reader(ReaderRun(method, job.encoder, job.dtype, training, scores, names, command_line()), folder)
+    return ReaderReport(scores, encoded, done)
+
+
+def _splits(data: QuestionsSection) -> dict[str, list[Question]]:
+    """The questions of each split with the passages that they are read with."""
+    others = [one for name in data.passages for one in read_passages(name, format=data.passages_format)]
+    others = _cut(others, data)
+    splits = {"train": data.train, "dev": data.dev, "test": data.test}
+    return {split: _given(_read(names, data), others, data) for split, names in splits.items() if names}
+
+
+def _read(names: Sequence[str], data: QuestionsSection) -> list[Question]:
+    found = [question for name in names for question in read_questions(name, format=data.format)]
+    return question_windows(found, data.words, data.overlap) if data.words else found
+
+
+def _cut(passages: list[Passage], data: QuestionsSection) -> list[Passage]:
+    return windows(passages, data.words, data.overlap) if data.words else passages
+
+
+def _given(questions: list[Question], others: Sequence[Passage], data: QuestionsSection) -> list[Question]:
+    """With `data.k` passages each, or with its own where that is 0."""
+    if not data.k:
+        return questions
+    pool = pool_of(questions, others)
+    return with_passages(questions, pool, BM25(list(pool.values())), data.k)

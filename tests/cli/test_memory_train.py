@@ -1,0 +1,117 @@
+"""`encodeonce memory train`: questions and passages to a saved reader, which a new process asks; a tiny BERT."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from encodeonce.cli.config import load
+from encodeonce.cli.memory_planning import _fusion
+from encodeonce.cli.reader_config import DesignSection, ReaderConfig
+from encodeonce.methods.lumen import Design
+from encodeonce.serve.reader_run import load_reader
+
+from .conftest import Run
+
+NOUNS = ["cat", "dog", "tree", "house", "bird"]
+
+
+@pytest.fixture
+def reader_config(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """40 questions "who VERBs the NOUN" whose answer is the passage's first noun; a config for them."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    rng = random.Random(0)
+    passages, questions = [], []
+    for number in range(40):
+        first, second = rng.sample(NOUNS, 2)
+        text = f"often the {first} paints a {second} ."
+        passages.append({"passage_id": f"p{number}", "title": "", "text": text})
+        place = {"passage_id": f"p{number}", "answer_starts": [text.index(first)]}
+        questions.append({"question": f"a {second} sees {number % 7}", "answers": [first], **place})
+    for name, rows in (("passages", passages), ("train", questions[:32]), ("dev", questions[32:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path = tmp_path / "reader.toml"
+    path.write_text(
+        f'encoder = "{tiny}"\nstore = "states"\n[data]\ntrain = "train.jsonl"\ndev = "dev.jsonl"\nk = 2\n'
+        "[design]\nlive = 1\nquestion_pieces = 8\n"
+        "[train]\nnum_train_epochs = 2\nper_device_train_batch_size = 8\nlearning_rate = 0.02\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_a_reader_is_trained_saved_and_answers_the_same_in_a_new_process(
+    run: Run, reader_config: Path, tmp_path: Path
+) -> None:
+    done = json.loads(run("memory", "train", reader_config, "-o", "run", "--json").stdout)
+    assert set(done["scores"]) == {"dev"}
+    assert done["encode"]["written"] > 0
+    run("memory", "build", "run", tmp_path / "passages.jsonl")
+    asked = ["a cat sees", "a tree sees", "a bird sees", "a house sees"]
+    (tmp_path / "q.txt").write_text("\n".join(asked) + "\n", encoding="utf-8")
+    options = ["ask", "run", "--file", "q.txt", "-k", "3"]
+    here = run(*options).stdout
+    assert any(json.loads(line)["answer"] for line in here.splitlines()), "an answer is found somewhere"
+    there = subprocess.run(
+        [sys.executable, "-m", "encodeonce", *options], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert there == here
+
+
+def test_the_same_command_goes_on_and_encodes_nothing_again(run: Run, reader_config: Path, tmp_path: Path) -> None:
+    first = json.loads(run("memory", "train", reader_config, "-o", "run", "--json").stdout)
+    (tmp_path / "run" / "config.json").unlink()  # as if it had been stopped before it was saved
+    again = json.loads(run("memory", "train", reader_config, "-o", "run", "--json").stdout)
+    assert again["encode"]["written"] == 0
+    assert not again["encode"]["encoder_loaded"] or again["encode"]["hits"] > 0
+    assert (again["scores"], again["best"], again["seconds"]) == (first["scores"], first["best"], first["seconds"])
+    held = load_reader(tmp_path / "run")
+    assert held.training["examples"] == {"train": 32, "dev": 8}
+    assert held.data == {"train": "train.jsonl", "dev": "dev.jsonl"}
+    assert load(tmp_path / "run" / "config.toml", model=ReaderConfig).design.live == 1
+    text = run("memory", "train", reader_config, "-o", "run").stdout
+    assert "dev        exact_match" in text
+    assert "saved      run; next: encodeonce memory build run FILES..." in text
+    other = run("memory", "train", reader_config, "-o", "run", "--set", "train.seed=1", code=1)
+    assert "was started differently" in other.stderr
+
+
+def test_a_dry_run_says_what_would_be_done(run: Run, reader_config: Path, tmp_path: Path) -> None:
+    before = sorted(path.name for path in tmp_path.iterdir())
+    found = json.loads(run("memory", "train", reader_config, "--dry-run", "--json").stdout)
+    assert (found["cut"], found["live"], found["steps"]) == (1, [1], 8)
+    assert found["questions"] == {"train": 32, "dev": 8}
+    assert found["per_question"] == 2
+    assert found["store"]["rows"] == found["store"]["missing"] * 9, "seven words and two special pieces each"
+    text = run("memory", "train", reader_config, "--dry-run", "--set", "design.live=2").stdout
+    assert "cut after 0, 2 live, copies of 0, 1" in text
+    assert "to store   0 rows of 0 passages" in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_errors_say_what_to_do(run: Run, reader_config: Path) -> None:
+    assert "Missing option '--output'" in run("memory", "train", reader_config, code=2).stderr
+    assert (
+        "data.train is not set"
+        in run("memory", "train", reader_config, "--dry-run", "--set", "data.train=[]", code=1).stderr
+    )
+    unknown = run("memory", "train", reader_config, "--dry-run", "--set", "design.blcoks=[1]", code=1).stderr
+    assert "blocks" in unknown
+
+
+def test_the_table_of_the_design_has_every_setting_of_the_design() -> None:
+    assert set(DesignSection.model_fields) == set(Design().to_json())
+
+
+def test_fusion_in_decoder_is_planned_for_with_the_reader_s_window(
+    run: Run, reader_config: Path, tmp_path: Path
+) -> None:
+    run("memory", "train", reader_config, "-o", "run")
+    held = load_reader(tmp_path / "run")
+    held.encoder.window, held.encoder.overlap = 12, 3
+    fid = _fusion(held)
+    assert (fid.encoder.window, fid.encoder.overlap) == (12, 3)
+    assert fid.method.plan.blocks == (0, 1)

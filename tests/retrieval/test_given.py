@@ -1,0 +1,41 @@
+"""Passages that questions are read with: their own that hold an answer, then what is found."""
+
+import pytest
+
+from encodeonce.errors import DataError
+from encodeonce.retrieval import Hit
+from encodeonce.retrieval.given import pool_of, with_passages
+from encodeonce.types import Answer, Passage, Question
+
+A, B, C, D = (Passage(name, "", f"text {name}") for name in "abcd")
+
+
+class Fixed:
+    """Finds the same passages for every question."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    def find(self, questions: list[str], k: int) -> list[list[Hit]]:
+        return [[Hit(one, 1.0) for one in self.ids[:k]] for _ in questions]
+
+
+def test_own_passages_with_an_answer_come_first_then_what_is_found() -> None:
+    question = Question("q", "?", (Answer("text", "c", 0, 4),), (B, C))
+    pool = pool_of([question], [A, D])
+    assert list(pool) == ["b", "c", "a", "d"]
+    assert with_passages([question], pool, Fixed("d", "c", "a"), 2)[0].passages == (C, D)
+    assert with_passages([question], pool, Fixed("d", "c", "a"), 3)[0].passages == (A, C, D)
+    assert with_passages([question], pool, Fixed(), 3)[0].passages == (C,), "no more than are found"
+
+
+def test_without_a_place_all_of_its_own_come_first() -> None:
+    question = Question("q", "?", (Answer("text"),), (B, C))
+    pool = pool_of([question], [A])
+    assert with_passages([question], pool, Fixed("a"), 3)[0].passages == (A, B, C)
+    assert with_passages([question], pool, Fixed("a"), 1)[0].passages == (B,)
+
+
+def test_one_id_with_two_texts_is_refused() -> None:
+    with pytest.raises(DataError, match="'a' has another text"):
+        pool_of([Question("q", "?", (), (A,))], [Passage("a", "", "other", place="f:3")])
