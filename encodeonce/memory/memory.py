@@ -5,6 +5,7 @@
       passages-000000.jsonl    texts and titles, a file a change (`Ledger`)
       states/                  a store: the view that live blocks start from; none where nothing is stored
       vectors/                 a store with one vector a passage, for retrieval; none where BM25 is to find them
+      bm25.safetensors         the index that BM25 asks; made anew by the first question after a change
       hits.json                how often each passage was found, and how often it gave the answer
 
 The stores are addressed by content: equal texts are stored once, whatever their ids are, and a passage that comes back

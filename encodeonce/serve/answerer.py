@@ -128,7 +128,7 @@ def finder(
     if name not in ("auto", "dense", "bm25"):
         raise ConfigError(f"retriever={name!r} is not known. There is: auto, dense, bm25.")
     if name == "bm25" or (name == "auto" and memory.vectors is None):
-        return BM25(memory.passages)
+        return BM25(memory.passages, kept=memory.path / "bm25.safetensors")
     if memory.vectors is None:
         raise ConfigError(f"{memory.path} has no vectors. Use retriever='bm25', or build it with vectors.")
     spec = memory.vectors.spec

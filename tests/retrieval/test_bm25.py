@@ -3,13 +3,15 @@
 import math
 import re
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from encodeonce.errors import ConfigError
 from encodeonce.retrieval import Hit, Retriever, shown
-from encodeonce.retrieval.bm25 import BM25
+from encodeonce.retrieval.bm25 import BM25, _made_of
 from encodeonce.types import Passage
 
 pytest.importorskip("bm25s", reason="needs the extra: pip install 'encodeonce[search]'")
@@ -66,3 +68,32 @@ def test_errors() -> None:
         BM25(PASSAGES).find(["x"], 0)
     with pytest.raises(ConfigError, match="there is no passage to search"):
         BM25([])
+
+
+def test_a_kept_index_answers_the_same_and_serves_these_passages_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, asked = tmp_path / "index", ["oslo sea", "café boat", "the", "unheard of", "oslo oslo"]
+    due = BM25(PASSAGES).find(asked, 5)
+    assert BM25(PASSAGES, kept=kept).find(asked, 5) == due
+    written = kept.read_bytes()
+    with monkeypatch.context() as without:
+        without.setattr("bm25s.BM25.index", None)  # nothing is indexed again
+        assert BM25(PASSAGES, kept=kept).find(asked, 5) == due
+    changed = [replace(PASSAGES[0], text="Oslo by the sea"), *PASSAGES[1:]]
+    assert BM25(changed, kept=kept).find(asked, 5) == BM25(changed).find(asked, 5) != due
+    assert kept.read_bytes() != written
+    BM25(PASSAGES, k1=1.2, kept=kept)
+    assert BM25(PASSAGES, kept=kept).find(asked, 5) == due, "other parameters make another index"
+
+
+def test_a_kept_index_that_was_changed_or_cannot_be_written_is_made_anew(tmp_path: Path) -> None:
+    due = BM25(PASSAGES).find(["oslo sea"], 5)
+    kept = tmp_path / "index"
+    BM25(PASSAGES, kept=kept)
+    whole = kept.read_bytes()
+    for broken in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[:40], b""):
+        kept.write_bytes(broken)
+        assert BM25(PASSAGES, kept=kept).find(["oslo sea"], 5) == due
+        assert BM25(PASSAGES)._restored(kept, _made_of(PASSAGES, 1.5, 0.75)), "a whole one is there again"
+    assert BM25(PASSAGES, kept=tmp_path / "no folder" / "index").find(["oslo sea"], 5) == due
