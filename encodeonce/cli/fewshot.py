@@ -32,7 +32,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--save", "-s", "folder", type=click.Path(file_okay=False, path_type=Path), help="Keep what was trained.")
 @click.option("--encoder", "-e", default=QUICKSTART, show_default=True, help="A folder or a hub name.")
 @click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Keep the texts' vectors here.")
-@click.option("--methods", "-m", help="Names with commas between.  [default: all that can be tried]")
+@click.option("--methods", "-m", help="Names with commas between, refusion too.  [default: all but fusion]")
 @click.option("--label", default="label", show_default=True, help="The column with the labels.")
 @click.option("--folds", default=4, show_default=True, help="Parts of the cross-validation.")
 @click.option("--steps", default=40, show_default=True, help="Steps of one fine-tuning.")
@@ -62,7 +62,8 @@ def fewshot(
 
     Probes on stored vectors, late fusion with the neighbours among the unlabelled texts, self-training and fine-tuning
     are tried by cross-validation on the labels; those that help answer together, trained on all labels. The table says
-    what each was worth.
+    what each was worth. With `--methods probe,late,finetune,refusion` fusion inside the encoder is tried too, and what
+    its search decided is shown.
     """
     from ..corpus import read
     from ..integrations.few_shot import METHODS, FewShot
@@ -119,11 +120,17 @@ def report_of(model: "FewShot") -> dict[str, Any]:
     """What was tried and chosen."""
     from dataclasses import asdict
 
-    return {"tried": [asdict(one) for one in model.tried_], "chosen": model.mixture_.weights}
+    decided = {name: [asdict(one) for one in lines] for name, lines in model.architecture_.items()}
+    return {
+        "tried": [asdict(one) for one in model.tried_],
+        "chosen": model.mixture_.weights,
+        **({"architecture": decided} if decided else {}),
+    }
 
 
 def as_text(model: "FewShot", result: dict[str, Any]) -> str:
     """A table of what was tried, the choice in a sentence, scores, answers."""
+    from ..report.architecture import architecture_table
     from ..report.table import aligned
 
     header = ["method", "held out, % right", "log-likelihood", "weight", "seconds"]
@@ -132,6 +139,8 @@ def as_text(model: "FewShot", result: dict[str, Any]) -> str:
         for one in model.tried_
     ]
     lines = [aligned(header, rows), "", model.summary()]
+    for name, decided in model.architecture_.items():
+        lines += ["", f"{name}: what the search weighed and chose, per cent", architecture_table(decided)]
     if "test" in result:
         found = ", ".join(f"{name} {value:.2f}" for name, value in result["test"].items() if value is not None)
         lines.append(f"test: {found}")

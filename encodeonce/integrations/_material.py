@@ -42,6 +42,10 @@ class TextVectors:
         both = self._views([*first, *second])
         return Vectors(both[: len(first)], both[len(first) :])
 
+    def last(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
+        """The last view of each text."""
+        return self._views([Document(f"text {row}", text=text) for row, text in enumerate(texts, 1)])[:, -1]
+
     def _views(self, documents: Sequence[Document]) -> Float[np.ndarray, "N L D"]:
         keys = [document.key_in("text") for document in documents]
         if self.store is not None:

@@ -3,6 +3,7 @@
 FOLDER/config.json          schema, the Spec of the vectors, classes, weights, what was tried; written last
 FOLDER/model.safetensors    the probes, named METHOD/ARRAY
 FOLDER/finetune/            a saved run (`serve.bundle`), where fine-tuning has a weight
+FOLDER/FUSION/              base model and fusion apart (`_fused`), for each fusion that has one
 """
 
 import hashlib
@@ -22,15 +23,19 @@ from ..serve import bundle
 from ..serve.predictor import Predictor
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
+from ._fused import FILES, FUSED, Inner
+from ._material import TextVectors
 
-__all__ = ["save", "saved", "trained"]
+__all__ = ["Trained", "save", "saved", "trained"]
+
+Trained = TrainedProbe | Predictor | Inner
 
 SCHEMA = 1
 KIND = "few_shot"
 TUNED = "finetune"
 
 
-def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[str, TrainedProbe | Predictor]) -> None:
+def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[str, Trained]) -> None:
     """Write it; a folder that already holds one is replaced file by file, config.json last."""
     probes = {name: own for name, own in methods.items() if isinstance(own, TrainedProbe)}
     arrays = {
@@ -39,9 +44,11 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
         for key, array in own.arrays().items()
     }
     content = array_bytes(arrays)
-    for own in methods.values():
+    for name, own in methods.items():
         if isinstance(own, Predictor):
             bundle.save(own.run, folder / TUNED)
+        elif isinstance(own, Inner):
+            own.save(folder / name)
     write_bytes(folder / "model.safetensors", content)
     config = {
         "schema": SCHEMA,
@@ -50,6 +57,7 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
         **values,
         "probes": {name: own.probe.to_json() for name, own in probes.items()},
         "model_sha256": hashlib.sha256(content).hexdigest(),
+        "fusions": {name: _hashes(folder / name) for name, own in methods.items() if isinstance(own, Inner)},
     }
     write_bytes(folder / "config.json", json_bytes(config))
 
@@ -67,9 +75,10 @@ def saved(folder: Path) -> tuple[dict[str, Any], Spec]:
 
 
 def trained(
-    folder: Path, values: Mapping[str, Any], spec: Spec, here: Spec, model: Pretrained
-) -> dict[str, TrainedProbe | Predictor]:
+    folder: Path, values: Mapping[str, Any], spec: Spec, vectors: TextVectors, model: Pretrained
+) -> dict[str, Trained]:
     """The trained methods. RunError for changed files, and naming each difference between the encoders."""
+    here = vectors.spec
     differences = spec.differences(here)
     if differences:
         raise RunError(
@@ -81,11 +90,22 @@ def trained(
     if hashlib.sha256(content).hexdigest() != values["model_sha256"]:
         raise RunError(f"{path} is not the file config.json was written for: copy the folder again.")
     arrays = arrays_of(content)
-    found: dict[str, TrainedProbe | Predictor] = {}
+    found: dict[str, Trained] = {}
     for name in values["mixture"]["weights"]:
         if name == TUNED:
             found[name] = Predictor(bundle.load(folder / TUNED, model), encoder=model)
             continue
+        if name in FUSED:
+            if _hashes(folder / name) != values["fusions"][name]:
+                raise RunError(f"{folder / name} does not hold the files config.json was written for: copy it again.")
+            found[name] = Inner.load(folder / name, model, vectors)
+            continue
         own = {key.removeprefix(f"{name}/"): array for key, array in arrays.items() if key.startswith(f"{name}/")}
         found[name] = TrainedProbe.from_arrays(Probe(**values["probes"][name]), own)
     return found
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """Of the files of a saved fusion; one that is missing is left out."""
+    paths = [folder / name for name in FILES]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()}

@@ -6,7 +6,7 @@ Axes: N items   C classes
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -17,12 +17,12 @@ from ..errors import DataError
 from ..methods.finetune import Finetune, Tuning
 from ..serve.bundle import Run
 from ..serve.predictor import Predictor
-from ..tasks import named
+from ..tasks import Task, named
 from ..train.fit import fit
 from ..train.settings import Settings
 from ..types import Document
 
-__all__ = ["TASK", "answers_of", "fits_window", "tuned"]
+__all__ = ["TASK", "Schedule", "answers_of", "cut", "fits_window", "task_of", "tuned"]
 
 log = logging.getLogger("encodeonce")
 
@@ -30,6 +30,34 @@ TASK = "label"
 """The task's name in the saved run; its labels are the numbers of the classes."""
 
 BATCH = 32
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """About `steps` steps of the 1cycle schedule, no dropout in the head; rates of head and encoder."""
+
+    steps: int
+    learning_rate: float
+    encoder_learning_rate: float
+    compute: str
+    seed: int
+
+    @property
+    def tuning(self) -> Tuning:
+        """What is trained."""
+        return Tuning("finetune", dropout=0.0, compute=self.compute)
+
+    def settings(self, n: int, inside: float = 0.0) -> Settings:
+        """The loop's, for n examples; `inside` is the rate of what is added inside the encoder."""
+        return Settings(
+            learning_rate=self.learning_rate,
+            encoder_learning_rate=self.encoder_learning_rate,
+            inside_learning_rate=inside,
+            num_train_epochs=max(1, round(self.steps / math.ceil(n / BATCH))),
+            per_device_train_batch_size=BATCH,
+            warmup_ratio=0.1,
+            seed=self.seed,
+        )
 
 
 def fits_window(model: Pretrained, documents: Sequence[Document]) -> Bool[np.ndarray, " N"]:
@@ -43,39 +71,30 @@ def fits_window(model: Pretrained, documents: Sequence[Document]) -> Bool[np.nda
 
 
 def tuned(
-    model: Pretrained,
-    documents: Sequence[Document],
-    classes: Int[np.ndarray, " N"],
-    *,
-    steps: int,
-    rates: tuple[float, float],
-    compute: str,
-    seed: int,
+    model: Pretrained, documents: Sequence[Document], classes: Int[np.ndarray, " N"], schedule: Schedule
 ) -> Predictor:
-    """All blocks and a head over the mean of an item's pieces, about `steps` steps of the 1cycle schedule, no dropout
-    in the head; `rates` are the head's and the encoder's. The last epoch's weights. DataError where there is no text.
-    """
-    if not documents:
-        raise DataError("no text is short enough to be fine-tuned on: leave out the method 'finetune'.")
-    labelled = [replace(d, meta={TASK: str(label)}) for d, label in zip(documents, classes.tolist(), strict=True)]
-    task = named(TASK, kind="classification", column=TASK).learn(labelled)
-    spec = model.spec()
-    tuning = Tuning("finetune", dropout=0.0, compute=compute)
-    method = Finetune.build(tuning, model, spec, [task], seed, read_ahead=0)
-    distinct = {document.key: document for document in labelled}
-    examples = method.read(Cut(spec, model.cut(list(distinct.values()))), labelled, [task])
-    epochs = max(1, round(steps / math.ceil(len(labelled) / BATCH)))
-    head, encoder = rates
-    settings = Settings(
-        learning_rate=head,
-        encoder_learning_rate=encoder,
-        num_train_epochs=epochs,
-        per_device_train_batch_size=BATCH,
-        warmup_ratio=0.1,
-        seed=seed,
-    )
+    """All blocks and a head over the mean of an item's pieces; the last epoch's weights. DataError without a text."""
+    labelled, task = task_of(documents, classes)
+    tuning, spec = schedule.tuning, model.spec()
+    method = Finetune.build(tuning, model, spec, [task], schedule.seed, read_ahead=0)
+    examples = method.read(cut(model, labelled), labelled, [task])
+    settings = schedule.settings(len(labelled))
     fit(method, examples, {TASK: task}, settings)
     return Predictor(Run(method, (task,), tuning, spec, training=settings.to_json()), encoder=model)
+
+
+def task_of(documents: Sequence[Document], classes: Int[np.ndarray, " N"]) -> tuple[list[Document], Task]:
+    """The documents with their classes as labels, and the task that learned these. DataError where there is none."""
+    if not documents:
+        raise DataError("no text is short enough to be fine-tuned on: leave out 'finetune' and every fusion.")
+    labelled = [replace(d, meta={TASK: str(label)}) for d, label in zip(documents, classes.tolist(), strict=True)]
+    return labelled, named(TASK, kind="classification", column=TASK).learn(labelled)
+
+
+def cut(model: Pretrained, documents: Sequence[Document]) -> Cut:
+    """Their pieces, equal documents once."""
+    distinct = {document.key: document for document in documents}
+    return Cut(model.spec(), model.cut(list(distinct.values())))
 
 
 def answers_of(

@@ -4,8 +4,9 @@
     model.predict(["a fine film"]);  model.predict_proba(["a fine film"])
 
 Several methods are tried by cross-validation on the labels: probes on stored vectors, late fusion with the neighbours
-among the unlabelled texts, fine-tuning. They answer together, weighted by how likely they made the labels that they had
-not seen (`methods.fewshot.mixture`); a method of little weight is left out. The rest are trained on all labels.
+among the unlabelled texts, fine-tuning, and by name fusion inside the encoder (ReFusion). They answer together,
+weighted by how likely they made the labels that they had not seen (`methods.fewshot.mixture`); a method of little
+weight is left out. The rest are trained on all labels.
 
 Axes: N items   C classes
 """
@@ -26,11 +27,12 @@ from ..errors import ConfigError, DataError, RunError
 from ..methods.fewshot import PROBES, Mixture, TrainedProbe, stacked
 from ..methods.fewshot.folds import folds_of
 from ..methods.fewshot.mixture import cooled
-from ..serve.predictor import Predictor
+from ..methods.refusion import FUSINGS, Decision
 from ..types import Document
+from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, copies
-from ._saved import save, saved, trained
-from ._tuned import answers_of, fits_window, tuned
+from ._saved import Trained, save, saved, trained
+from ._tuned import Schedule, answers_of, fits_window, tuned
 
 __all__ = ["METHODS", "FewShot", "Tried"]
 
@@ -58,11 +60,13 @@ class Tried:
 class FewShot:
     """`encoder` is a folder, a hub name, or a `Pretrained`.
 
-    `methods` are those to try: "finetune", and names of `methods.fewshot.PROBES`. `folds` is the number of parts of the
-    cross-validation (fewer where a class has fewer examples); `steps` and the two learning rates are fine-tuning's,
-    `compute` its number type. `store` keeps the vectors of all texts in a folder, so that a next run encodes nothing.
+    `methods` are those to try: "finetune", names of `methods.fewshot.PROBES`, and of `methods.refusion.FUSINGS` but
+    "release" ("refusion": neighbours fused inside the encoder, with a search over how; none is tried by default, they
+    take longest). `folds` is the number of parts of the cross-validation (fewer where a class has fewer examples);
+    `steps` and the two learning rates are those of fine-tuning and fusion, `compute` their number type. `store` keeps
+    the vectors of all texts in a folder, so that a next run encodes nothing.
 
-    After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`.
+    After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`, `architecture_`.
     """
 
     def __init__(
@@ -134,6 +138,7 @@ class FewShot:
         names = self._names(bool(corpus), bool(documents[0].pair))
         self._corpus = [document.key for document in corpus]
         self._corpus_vectors = self._vectors(corpus) if corpus else None
+        self._neighbourhood = Neighbourhood.of(corpus, self._vectors) if set(names) & set(FUSED) else None
         material = self._material(documents, np.eye(len(self.classes_))[index])
         held_out, seconds = self._cross_validated(names, material, index)
         self.mixture_ = stacked(held_out, index)
@@ -174,6 +179,12 @@ class FewShot:
             f" method ({best.name}, {best.accuracy:.1f} %)"
         )
 
+    @property
+    def architecture_(self) -> dict[str, tuple[Decision, ...]]:
+        """What the search of each fusion in the mixture decided, module by module; {} where none was searched."""
+        self._need_fit()
+        return {name: own.decisions for name, own in self._trained.items() if isinstance(own, Inner) and own.decisions}
+
     def save(self, folder: str | Path) -> None:
         """Into a folder that `load` reads: what was trained and no encoder, whose hashes are kept instead."""
         self._need_fit()
@@ -194,11 +205,11 @@ class FewShot:
         """
         values, spec = saved(Path(folder))
         model = cls(spec.encoder if encoder is None else encoder, store=store, **values["parameters"])
-        model._trained = trained(Path(folder), values, spec, model._vectors.spec, model.model)
+        model._trained = trained(Path(folder), values, spec, model._vectors, model.model)
         model.classes_ = np.asarray(values["classes"])
         model.mixture_ = Mixture(**values["mixture"])
         model.tried_ = tuple(Tried(**one) for one in values["tried"])
-        model._corpus, model._corpus_vectors = values["corpus"], None
+        model._corpus, model._corpus_vectors, model._neighbourhood = values["corpus"], None, None
         return model
 
     def _check(self, index: np.ndarray) -> None:
@@ -213,11 +224,12 @@ class FewShot:
 
     def _names(self, corpus: bool, pairs: bool) -> list[str]:
         """The methods to try. By default those that can be; a method named by the caller must be possible."""
-        known = [*PROBES, "finetune"]
+        known = [*PROBES, "finetune", *FUSED]
         for name in self.methods:
             if name not in known:
                 raise ConfigError(f"method {name!r} is not known. There is: {', '.join(known)}.")
-        needing = [name for name in self.methods if name in PROBES and PROBES[name].unlabelled and not corpus]
+        needy = {*FUSED, *(name for name, probe in PROBES.items() if probe.unlabelled)}
+        needing = [name for name in self.methods if name in needy and not corpus]
         single = [name for name in self.methods if name in PROBES and PROBES[name].form == "cosine" and not pairs]
         if tuple(self.methods) != METHODS and needing:
             raise ConfigError(f"method {needing[0]!r} needs unlabelled texts: give fit(..., unlabelled=texts).")
@@ -249,27 +261,26 @@ class FewShot:
             held_out[name], seconds[name] = answers, time.perf_counter() - began
         return held_out, seconds
 
-    def _train(self, name: str, material: Material) -> TrainedProbe | Predictor:
-        if name != "finetune":
+    def _train(self, name: str, material: Material) -> Trained:
+        if name in PROBES:
             return PROBES[name].train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
         fits = np.flatnonzero(fits_window(self.model, material.documents))
         if len(fits) < len(material):
             log.warning("%d of %d texts are too long to be fine-tuned on", len(material) - len(fits), len(material))
         own = material.take(fits)
-        return tuned(
-            self.model,
-            own.documents,
-            own.targets.argmax(1),
-            steps=self.steps,
-            rates=(self.learning_rate, self.encoder_learning_rate),
-            compute=self.compute,
-            seed=self.seed,
-        )
+        rates = self.learning_rate, self.encoder_learning_rate
+        schedule = Schedule(self.steps, *rates, compute=self.compute, seed=self.seed)
+        if name not in FUSED:
+            return tuned(self.model, own.documents, own.targets.argmax(1), schedule)
+        assert self._neighbourhood is not None
+        fusing = FUSINGS[name]
+        return fused(self.model, own.documents, own.targets.argmax(1), fusing, self._neighbourhood, schedule)
 
-    def _answer(self, trained: TrainedProbe | Predictor, material: Material) -> Float[np.ndarray, "N C"]:
+    def _answer(self, trained: Trained, material: Material) -> Float[np.ndarray, "N C"]:
         if isinstance(trained, TrainedProbe):
             return trained.probabilities(material.vectors, material.exclude)
-        return answers_of(trained, self.model, material.documents, len(self.classes_))
+        predictor = trained.predictor if isinstance(trained, Inner) else trained
+        return answers_of(predictor, self.model, material.documents, len(self.classes_))
 
     def _need_fit(self) -> None:
         if not hasattr(self, "mixture_"):

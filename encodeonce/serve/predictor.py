@@ -7,7 +7,7 @@ Axes: L views   T rows of one item   D width
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -55,11 +55,19 @@ class Predictor:
     """`predict` answers for documents. `hits` and `misses` count where the vectors came from, in documents.
 
     Give a store, an encoder, or both. Raises RunError naming each difference where one of them does not make the states
-    the run was trained on.
+    the run was trained on. `around(source, documents)` gives what the method reads instead of the source of these
+    documents: with their neighbours, say.
     """
 
-    def __init__(self, run: Run, store: StoredViews | None = None, encoder: LiveEncoder | None = None) -> None:
-        self.run, self.store, self.encoder = run, store, encoder
+    def __init__(
+        self,
+        run: Run,
+        store: StoredViews | None = None,
+        encoder: LiveEncoder | None = None,
+        *,
+        around: Callable[[Source, Sequence[Document]], Source] | None = None,
+    ) -> None:
+        self.run, self.store, self.encoder, self.around = run, store, encoder, around
         self.hits = self.misses = 0
         if store is not None:
             check_spec(run, store.spec, "the store")
@@ -140,7 +148,8 @@ class Predictor:
         answers: list[dict[str, Any]],
     ) -> None:
         method, found = self.run.method, []
-        examples = method.read(source, [documents[i] for i in which])
+        own = [documents[i] for i in which]
+        examples = method.read(source if self.around is None else self.around(source, own), own)
         method.eval()
         with torch.no_grad():
             for batch in method.batches(examples, size=size, order=None):

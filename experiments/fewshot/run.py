@@ -8,7 +8,11 @@ train, with dev (16 more a class) choosing its ridge; "finetune" likewise, dev c
 "finetune+dev" from train and dev together, nothing chosen. `fewshot` gets both and chooses by cross-validation. Names
 of `methods.fewshot.PROBES` are probes and controls; "prompt", "prompt+dev", "concat" and "mlm_head" train the small
 masked language model. Unlabelled texts are training texts of the task without labels, sample and test texts left out.
-Groups: "vectors" (all probes and controls), "tuned", "prompts", "all".
+
+Fusion inside the encoder is "fused.NAME" over fine-tuned MiniLM and "fused-prompt.NAME" over the prompt, NAME one of
+`methods.refusion.FUSINGS`, with ":random", ":shuffled" or ":constant" for a control and "@K" for another number of
+neighbours ("fused.add:random@8"). Dev searches the architecture, where there is one, and chooses the epoch.
+Groups: "vectors" (all probes and controls), "tuned", "prompts", "fused", "fused-prompts", "all".
 
 Rows go to rows.jsonl beside this file; cells that are there are not run again. `value` is the task's score (accuracy,
 Matthews for CoLA, F1 for MRPC); times are CPU seconds of one thread. Needs the data folder beside the project.
@@ -19,6 +23,7 @@ import gzip
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,25 +36,28 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from encodeonce.batching import Cut
+from encodeonce.batching import Cut, Source
 from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus.k_shot import SEEDS
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.integrations._fused import ARCHITECTURE_RATE, INSIDE_RATE, Neighbourhood
 from encodeonce.integrations._material import TextVectors, copies
 from encodeonce.integrations.few_shot import FewShot
 from encodeonce.methods.fewshot import PROBES, Probe, prompted
 from encodeonce.methods.fewshot.probe import RIDGES
 from encodeonce.methods.fewshot.prompted import source_of
 from encodeonce.methods.finetune import Finetune, Tuning
+from encodeonce.methods.refusion import FUSINGS, Retrieved, instead, refusion
 from encodeonce.metrics.few_shot import paired, spread, task_score
 from encodeonce.prompts import known
 from encodeonce.report.results import ResultsRow, append_row, latest, now, read_rows, surroundings
 from encodeonce.report.table import aligned
 from encodeonce.store.search import Search
-from encodeonce.tasks import named
+from encodeonce.tasks import Task, named
 from encodeonce.train.evaluate import predicted
 from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
+from encodeonce.train.upper import Upper
 from encodeonce.types import Document
 
 HERE = Path(__file__).parent
@@ -69,10 +77,12 @@ FILES = {
 GROUPS = {
     "vectors": [name + part for name in PROBES if name != "cosine" for part in ("", "+dev")],
     "tuned": ["finetune", "finetune+dev"],
-    "prompts": ["prompt", "prompt+dev", "mlm_head"],
-    "all": [],
+    "prompts": ["prompt", "prompt+dev", "mlm_head", "concat"],
+    "fused": [f"fused.{name}" for name in (*FUSINGS, "add:random", "add:shuffled", "add:constant")],
+    "fused-prompts": [f"fused-prompt.{name}" for name in ("refusion", "convex", "add", "add:random", "add:constant")],
 }
-GROUPS["all"] = [*GROUPS["vectors"], *GROUPS["tuned"], "fewshot", *GROUPS["prompts"]]
+GROUPS["all"] = [*GROUPS["vectors"], *GROUPS["tuned"], "fewshot", *GROUPS["prompts"], *GROUPS["fused"]]
+MASKED_METHODS = ("prompt", "concat", "mlm_head", "fused-prompt")
 
 
 @dataclass(frozen=True)
@@ -166,25 +176,49 @@ def settings_of(cell: Cell, n: int, **rates: float) -> Settings:
     return Settings(num_train_epochs=max(1, round(cell.steps / batches)), warmup_ratio=0.1, seed=cell.seed, **rates)
 
 
-def by_tuning(cell: Cell, both: bool, model: Pretrained) -> list[str]:
-    """Fine-tuning with a classification head over the mean of all pieces; with train alone, dev chooses the epoch."""
-    train = [*cell.train, *cell.dev] if both else cell.train
-    task = named("label", kind="classification").learn(train)
+def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> list[str]:
+    """Fine-tuning with a classification head over the mean of all pieces."""
+    task = named("label", kind="classification").learn([*cell.train, *cell.dev] if both else cell.train)
     spec = model.spec()
-    everyone = {d.key: d for d in [*cell.train, *cell.dev, *cell.test]}
-    source = Cut(spec, model.cut(list(everyone.values())))
+    source = Cut(spec, model.cut(everyone(cell)))
     tuning = Tuning("finetune", dropout=0.0, compute="bf16")
     method = Finetune.build(tuning, model, spec, [task], cell.seed, read_ahead=0)
+    return learned(cell, both, method, source, task, fusion, learning_rate=2e-3, encoder_learning_rate=1e-4)
+
+
+def everyone(cell: Cell) -> list[Document]:
+    """All that is read, equal documents once."""
+    return list({d.key: d for d in [*cell.train, *cell.dev, *cell.test]}.values())
+
+
+def learned(
+    cell: Cell, both: bool, plain: Finetune, source: Source, task: Task, fusion: str, **rates: float
+) -> list[str]:
+    """Trained, and answers on test; with train alone, dev chooses the epoch, and the architecture of a fusion."""
+    method, upper = plain, None
+    if fusion:
+        name, _, k = fusion.partition("@")
+        name, _, control = name.partition(":")
+        fusing = replace(FUSINGS[name], k=int(k or FUSINGS[name].k))
+        near = Neighbourhood.of(cell.unlabelled, vectors()).near(everyone(cell), fusing.k)
+        source = Retrieved(source, instead(control, near, cell.seed) if control else near)
+        method = refusion(plain, fusing, near.search.width, seed=cell.seed)
+        rates = {**rates, "inside_learning_rate": INSIDE_RATE}
+        if fusing.searched and both:
+            raise SystemExit(f"{fusion}+dev: the search needs dev for itself.")
+        if fusing.searched:
+            upper = Upper(method.read(source, cell.dev, [task]), learning_rate=ARCHITECTURE_RATE)
+    train = [*cell.train, *cell.dev] if both else cell.train
     read = {
         name: method.read(source, own, [task])
         for name, own in (("train", train), ("dev", cell.dev), ("test", cell.test))
     }
-    settings = settings_of(cell, len(train), learning_rate=2e-3, encoder_learning_rate=1e-4)
-    fit(method, read["train"], {"label": task}, settings, dev=None if both else read["dev"])
+    settings = settings_of(cell, len(train), **rates)
+    fit(method, read["train"], {"label": task}, settings, dev=None if both else read["dev"], upper=upper)
     return [answer["label"] for answer in predicted(method, read["test"])[0]]
 
 
-def by_prompt(cell: Cell, both: bool, texts_before: int = 0) -> list[str]:
+def by_prompt(cell: Cell, both: bool, texts_before: int = 0, fusion: str = "") -> list[str]:
     """The masked language model with the task's prompt; with texts before it, its nearest unlabelled ones."""
     model, prompt, train = masked(), known()[cell.task], [*cell.train, *cell.dev] if both else cell.train
     prompter = (
@@ -194,16 +228,9 @@ def by_prompt(cell: Cell, both: bool, texts_before: int = 0) -> list[str]:
     )
     task = named("label", kind="classification", piece="document-words").learn(train)
     method = prompted(model, prompter, task, compute="bf16")
-    everyone = list({d.key: d for d in [*cell.train, *cell.dev, *cell.test]}.values())
-    before = neighbours(cell, everyone, texts_before) if texts_before else ()
-    source = source_of(model, prompter, everyone, before)
-    read = {
-        name: method.read(source, own, [task])
-        for name, own in (("train", train), ("dev", cell.dev), ("test", cell.test))
-    }
-    settings = settings_of(cell, len(train), learning_rate=1e-4)
-    fit(method, read["train"], {"label": task}, settings, dev=None if both else read["dev"])
-    return [answer["label"] for answer in predicted(method, read["test"])[0]]
+    before = neighbours(cell, everyone(cell), texts_before) if texts_before else ()
+    source = source_of(model, prompter, everyone(cell), before)
+    return learned(cell, both, method, source, task, fusion, learning_rate=1e-4)
 
 
 def neighbours(cell: Cell, documents: list[Document], k: int) -> list[list[str]]:
@@ -231,6 +258,7 @@ def by_fewshot(cell: Cell) -> list[str]:
 
 def method_of(name: str) -> Callable[[Cell], list[str]]:
     base, _, part = name.partition("+")
+    base, _, fusion = base.partition(".")
     both = part == "dev"
     if base in PROBES:
         return lambda cell: by_probe(cell, base, both)
@@ -239,6 +267,8 @@ def method_of(name: str) -> Callable[[Cell], list[str]]:
         "mlm_head": lambda cell: by_tuning(cell, both, masked()),
         "prompt": lambda cell: by_prompt(cell, both),
         "concat": lambda cell: by_prompt(cell, both, texts_before=8),
+        "fused": lambda cell: by_tuning(cell, both, minilm(), fusion),
+        "fused-prompt": lambda cell: by_prompt(cell, both, fusion=fusion),
         "fewshot": by_fewshot,
     }[base]
 
@@ -254,7 +284,7 @@ def run(names: list[str], tasks: list[str], seeds: list[int], args: argparse.Nam
                     s: [d for d in samples if (d.meta["seed"], d.meta["split"]) == (seed, s)] for s in ("train", "dev")
                 }
                 cell = Cell(task, seed, own["train"], own["dev"], test, unlabelled, args.steps)
-                encoder = "minilm-mlm" if name.split("+")[0] in ("prompt", "concat", "mlm_head") else "all-MiniLM-L6-v2"
+                encoder = "minilm-mlm" if re.split(r"[+.]", name)[0] in MASKED_METHODS else "all-MiniLM-L6-v2"
                 began, wall = time.process_time(), now()
                 variant = f"test={args.test_size} unlabelled={len(unlabelled)} steps={args.steps}"
                 key = ("fewshot", task, task, encoder, name, variant, seed, "test", prompt.metric)

@@ -61,6 +61,16 @@ def test_json_and_a_saved_estimator(run: Run, tiny: Path, files: dict[str, Path]
     assert FewShot.load("kept").predict(["dog cat bird", "likes finds"]).tolist() == values["answers"]
 
 
+def test_fusion_by_name_shows_what_its_search_chose(run: Run, tiny: Path, files: dict[str, Path]) -> None:
+    settings = ("--label", "kind", "-e", tiny, "-u", files["unlabelled"], "--folds", 2, "--steps", 2, "-m", "refusion")
+    shown = run("fewshot", files["labelled"], *settings).stdout
+    assert "refusion: what the search weighed and chose, per cent" in shown
+    assert "| block | slot | identity | reranker | mask | chosen | ahead by |" in shown
+    values = json.loads(run("fewshot", files["labelled"], *settings, "--json").stdout)
+    for line, one in zip(shown[shown.index("| 0 |") :].splitlines(), values["architecture"]["refusion"], strict=False):
+        assert line.split(" | ")[-2] == one["chosen"]
+
+
 def test_a_missing_label_column_and_too_few_unlabelled_texts_are_named(
     run: Run, tiny: Path, files: dict[str, Path]
 ) -> None:

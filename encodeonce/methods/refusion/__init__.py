@@ -3,9 +3,10 @@
 from .controls import CONTROLS, instead
 from .fusing import FUSINGS, SLOTS, Fusing
 from .fusion import Decision
+from .near import Near
 from .refusion import Refusion, refusion
 from .retrieved import Retrieved
-from .retriever import Leakage, Near, Retriever
+from .retriever import Leakage, Retriever
 
 __all__ = [
     "CONTROLS",

@@ -17,7 +17,7 @@ from ...errors import ConfigError
 from ...nn.exchange import exchanged
 from ...resolve import nearest
 from ...store import Search
-from .retriever import Near
+from .near import Near
 
 __all__ = ["CONTROLS", "instead"]
 

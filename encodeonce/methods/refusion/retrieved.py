@@ -14,7 +14,7 @@ from torch import Tensor
 from ...batching import Source
 from ...errors import NotStored
 from ...nn.packed import Packed
-from .retriever import Near
+from .near import Near
 
 __all__ = ["Retrieved"]
 

@@ -1,12 +1,11 @@
 """Texts encoded once, and for each example the nearest of them: by content, without itself, computed once (spec B2).
 
-Axes: N examples   S texts of an example (2 where any is a pair)   K neighbours, nearest first   D width
+Axes: N texts   D width
 """
 
 import hashlib
 import json
 import logging
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from safetensors.numpy import load_file, save_file
 
 from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
 from ...store import FillReport, Search, Store, Stored
 from ...types import Document, Spec
+from .near import Near, asked, nearest_of, same, texts_of
 
-__all__ = ["Leakage", "Near", "Retriever", "TextEncoder"]
+__all__ = ["Leakage", "Retriever", "TextEncoder"]
 
 log = logging.getLogger("encodeonce")
 
@@ -38,30 +38,6 @@ class TextEncoder(Protocol):
 
     def encode(self, pieces: Any, layers: Any = "last") -> Any:
         """See `store.Source`."""
-
-
-@dataclass(frozen=True)
-class Near:
-    """Neighbours of examples by key: `ids[n, s]` are rows of the corpus for text s of example n, nearest first.
-
-    `search` holds the rows. A single text among pairs stands twice.
-    """
-
-    keys: tuple[str, ...]
-    ids: Int[np.ndarray, "N S K"]
-    scores: Float[np.ndarray, "N S K"]
-    search: Search
-
-    def vectors(self, items: Int[np.ndarray, " B"]) -> Float[np.ndarray, "B K D"]:
-        """The neighbours' vectors, rank by rank; of a pair the mean of both texts' (spec B2): their mean stays."""
-        ids = self.ids[items]
-        rows = self.search.vectors(ids[:, 0])
-        return rows if ids.shape[1] == 1 else (rows + self.search.vectors(ids[:, 1])) / 2
-
-    @property
-    def mark(self) -> str:
-        """SHA-256 of keys and ids: what a resumed run compares."""
-        return hashlib.sha256("\n".join(self.keys).encode() + self.ids.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -186,22 +162,20 @@ class Retriever:
         would be there in training and missing in use. Kept in the folder by content. Raises TooFewVectors where fewer
         are left, unless `allow_fewer`: then all get as many as the poorest has, and it is logged.
         """
-        keys = tuple(document.key for document in documents)
-        pairs = any(document.pair for document in documents)
-        asked = [text for document in documents for text in _padded(texts_of(document), 2 if pairs else 1)]
-        path = self.folder / "near" / f"{self._mark(asked, k, exclude_same, allow_fewer)}.safetensors"
+        texts = asked(documents)
+        path = self.folder / "near" / f"{self._mark(texts, k, exclude_same, allow_fewer)}.safetensors"
         if path.exists():
             kept = load_file(path)
-            return Near(keys, kept["ids"], kept["scores"], self.search)
-        queries = self.vectors(asked)
-        own = [
-            [self._rows[name] for name in {same(text) for text in texts_of(document)} if name in self._rows]
-            for document in documents
-            for _ in range(2 if pairs else 1)
-        ]
-        found = self.search.find(queries, k, exclude=own if exclude_same else None, allow_fewer=allow_fewer)
-        shape = (len(documents), 2 if pairs else 1, found.ids.shape[1])
-        near = Near(keys, found.ids.reshape(shape), found.scores.reshape(shape), self.search)
+            return Near(tuple(document.key for document in documents), kept["ids"], kept["scores"], self.search)
+        near = nearest_of(
+            documents,
+            self.vectors(texts),
+            self.search,
+            self._rows,
+            k,
+            exclude_same=exclude_same,
+            allow_fewer=allow_fewer,
+        )
         path.parent.mkdir(exist_ok=True)
         unfinished = path.with_suffix(".tmp")
         save_file({"ids": near.ids, "scores": near.scores}, unfinished)
@@ -223,21 +197,6 @@ class Retriever:
         spec = self.store.spec.to_json()
         shown = json.dumps([described, spec, _digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
         return hashlib.sha256(shown.encode()).hexdigest()
-
-
-def same(text: str) -> str:
-    """What two texts have in common that count as equal: letters up to case and Unicode form, words up to spacing."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def texts_of(document: Document) -> list[str]:
-    """The document's text, or its words with spaces, and the second text of a pair."""
-    first = document.text or " ".join(document.words)
-    return [first, document.pair] if document.pair else [first]
-
-
-def _padded(texts: list[str], size: int) -> list[str]:
-    return (texts * size)[:size]
 
 
 def _documents(texts: Sequence[str]) -> list[Document]:

@@ -1,0 +1,174 @@
+"""Fusion inside the encoder as a few-shot estimator uses it: neighbours are unlabelled texts, the loop is the one loop.
+
+A searched fusion learns its weights on one half of the labels and its architecture on the other (ReFusion, section
+3.3); what it chose is then trained anew on all of them.
+
+FOLDER/model.safetensors    encoder and head, as the plain method names them
+FOLDER/fusion.safetensors   what fusion adds, with its settings and choice in fusion.json
+FOLDER/corpus.safetensors   the unlabelled texts' vectors
+FOLDER/inner.json           task, tuning, the search's decisions, and the texts, so that none is its own neighbour
+
+Axes: N items   M unlabelled texts   D width
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from safetensors.numpy import load_file, save_file
+
+from ..batching import Source
+from ..encoders.pretrained import Pretrained
+from ..methods.fewshot.folds import folds_of
+from ..methods.finetune import Finetune, Tuning
+from ..methods.refusion import FUSINGS, Decision, Fusing, Near, Refusion, Retrieved, refusion
+from ..methods.refusion.near import asked, nearest_of, same, texts_of
+from ..serve.bundle import Run
+from ..serve.predictor import Predictor
+from ..store import Search
+from ..tasks import Task, from_json
+from ..train.atomic import json_bytes, write_bytes
+from ..train.fit import fit
+from ..train.upper import Upper
+from ..types import Document
+from ._material import TextVectors
+from ._tuned import TASK, Schedule, cut, task_of
+
+__all__ = ["ARCHITECTURE_RATE", "FILES", "FUSED", "INSIDE_RATE", "Inner", "Neighbourhood", "fused"]
+
+FUSED = tuple(name for name, fusing in FUSINGS.items() if not fusing.leak)
+"""Names of fusions that an estimator may try. What was released is for comparisons: it trains on what it chooses by."""
+
+FILES = ("model.safetensors", "fusion.safetensors", "fusion.json", "corpus.safetensors", "inner.json")
+
+ARCHITECTURE_RATE = 0.1
+"""A few dozen steps: at the rate of long runs (3e-3) the candidates' shares would hardly leave their even start."""
+
+INSIDE_RATE = 1e-2
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Unlabelled texts that differ, by `same` with the row of each, and their last views; `vectors` encodes queries."""
+
+    rows: Mapping[str, int]
+    search: Search
+    vectors: TextVectors
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], vectors: TextVectors) -> "Neighbourhood":
+        """Of documents' texts, both of a pair; of equal texts the first."""
+        texts: dict[str, str] = {}
+        for document in documents:
+            for text in texts_of(document):
+                texts.setdefault(same(text), text)
+        rows = {name: row for row, name in enumerate(texts)}
+        return cls(rows, Search(vectors.last(list(texts.values()))), vectors)
+
+    def near(self, documents: Sequence[Document], k: int) -> Near:
+        """The k nearest of each document by distance, without its own texts. TooFewVectors where there are fewer."""
+        return nearest_of(documents, self.vectors.last(asked(documents)), self.search, self.rows, k)
+
+    def around(self, source: Source, documents: Sequence[Document], k: int) -> Retrieved:
+        """The source of these documents with the neighbours of each."""
+        return Retrieved(source, self.near(documents, k))
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A trained fusion that answers, and what the search decided (empty where there was none)."""
+
+    predictor: Predictor
+    neighbourhood: Neighbourhood
+    decisions: tuple[Decision, ...]
+
+    @property
+    def method(self) -> Refusion:
+        """What was trained."""
+        method = self.predictor.run.method
+        assert isinstance(method, Refusion)
+        return method
+
+    def save(self, folder: Path) -> None:
+        """The files above."""
+        run, near = self.predictor.run, self.neighbourhood
+        self.method.save(folder)
+        save_file({"vectors": near.search.vectors(np.arange(len(near.search)))}, folder / "corpus.safetensors")
+        described = {
+            "task": run.tasks[0].to_json(),
+            "tuning": run.variant.to_json(),
+            "training": dict(run.training),
+            "decisions": [asdict(one) for one in self.decisions],
+            "texts": list(near.rows),
+        }
+        write_bytes(folder / "inner.json", json_bytes(described))
+
+    @classmethod
+    def load(cls, folder: Path, model: Pretrained, vectors: TextVectors) -> "Inner":
+        """What `save` left, with the same answers."""
+        described = json.loads((folder / "inner.json").read_text(encoding="utf-8"))
+        fusing = Fusing(**json.loads((folder / "fusion.json").read_text(encoding="utf-8"))["fusing"])
+        search = Search(load_file(folder / "corpus.safetensors")["vectors"])
+        near = Neighbourhood({text: row for row, text in enumerate(described["texts"])}, search, vectors)
+        task, tuning = from_json(described["task"]), Tuning(**described["tuning"])
+        method = _made(model, tuning, task, fusing, search.width, seed=0)
+        method.restore(folder)
+        decisions = tuple(Decision(**one) for one in described["decisions"])
+        return _answering(method, task, tuning, described["training"], model, near, decisions)
+
+
+def fused(
+    model: Pretrained,
+    documents: Sequence[Document],
+    classes: Int[np.ndarray, " N"],
+    fusing: Fusing,
+    near: Neighbourhood,
+    schedule: Schedule,
+) -> Inner:
+    """All blocks with fusion inside and a head over the mean of an item's pieces; the last epoch's weights.
+
+    Raises DataError where there is no text, TooFewVectors where the unlabelled ones are fewer than the neighbours.
+    """
+    labelled, task = task_of(documents, classes)
+    tuning = schedule.tuning
+    source = near.around(cut(model, labelled), labelled, fusing.k)
+    decisions: tuple[Decision, ...] = ()
+    if fusing.searched:
+        method = _made(model, tuning, task, fusing, near.search.width, schedule.seed)
+        halves = folds_of([document.key for document in labelled], classes, 2, schedule.seed)
+        train, dev = (
+            method.read(source, [labelled[i] for i in np.flatnonzero(halves == half)], [task]) for half in (0, 1)
+        )
+        upper = Upper(dev, learning_rate=ARCHITECTURE_RATE)
+        fit(method, train, {TASK: task}, schedule.settings(len(train), inside=INSIDE_RATE), upper=upper)
+        decisions, fusing = tuple(method.architecture()), replace(fusing, choice=method.choice())
+    method = _made(model, tuning, task, fusing, near.search.width, schedule.seed)
+    settings = schedule.settings(len(labelled), inside=INSIDE_RATE)
+    fit(method, method.read(source, labelled, [task]), {TASK: task}, settings)
+    return _answering(method, task, tuning, settings.to_json(), model, near, decisions)
+
+
+def _made(model: Pretrained, tuning: Tuning, task: Task, fusing: Fusing, width: int, seed: int) -> Refusion:
+    plain = Finetune.build(tuning, model, model.spec(), [task], seed, read_ahead=0)
+    return refusion(plain, fusing, width, seed=seed)
+
+
+def _answering(
+    method: Refusion,
+    task: Task,
+    tuning: Tuning,
+    training: Mapping[str, Any],
+    model: Pretrained,
+    near: Neighbourhood,
+    decisions: tuple[Decision, ...],
+) -> Inner:
+    run = Run(method, (task,), tuning, model.spec(), training=training)
+
+    def around(source: Source, documents: Sequence[Document]) -> Source:
+        return near.around(source, documents, method.fusion.fusing.k)
+
+    return Inner(Predictor(run, encoder=model, around=around), near, decisions)

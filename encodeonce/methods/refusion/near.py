@@ -1,0 +1,85 @@
+"""The neighbours of examples among the vectors of a corpus, without the examples themselves (spec B2).
+
+Axes: N examples   S texts of an example (2 where any is a pair)   Q = N S   K neighbours, nearest first   D width
+"""
+
+import hashlib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ...store.search import Search
+from ...types import Document
+
+__all__ = ["Near", "asked", "nearest_of", "same", "texts_of"]
+
+
+@dataclass(frozen=True)
+class Near:
+    """Neighbours of examples by key: `ids[n, s]` are rows of the corpus for text s of example n, nearest first.
+
+    `search` holds the rows. A single text among pairs stands twice.
+    """
+
+    keys: tuple[str, ...]
+    ids: Int[np.ndarray, "N S K"]
+    scores: Float[np.ndarray, "N S K"]
+    search: Search
+
+    def vectors(self, items: Int[np.ndarray, " B"]) -> Float[np.ndarray, "B K D"]:
+        """The neighbours' vectors, rank by rank; of a pair the mean of both texts' (spec B2): their mean stays."""
+        ids = self.ids[items]
+        rows = self.search.vectors(ids[:, 0])
+        return rows if ids.shape[1] == 1 else (rows + self.search.vectors(ids[:, 1])) / 2
+
+    @property
+    def mark(self) -> str:
+        """SHA-256 of keys and ids: what a resumed run compares."""
+        return hashlib.sha256("\n".join(self.keys).encode() + self.ids.tobytes()).hexdigest()
+
+
+def nearest_of(
+    documents: Sequence[Document],
+    queries: Float[np.ndarray, "Q D"],
+    search: Search,
+    rows: Mapping[str, int],
+    k: int,
+    *,
+    exclude_same: bool = True,
+    allow_fewer: bool = False,
+) -> Near:
+    """The k nearest rows of every document; `queries` are the vectors of `asked(documents)`, `rows` the row of each
+    text of the corpus by `same`. No document gets its own texts or copies of them unless `exclude_same=False`.
+
+    Raises TooFewVectors where fewer are left, unless `allow_fewer`: then all get as many as the poorest has.
+    """
+    n_texts = len(queries) // len(documents) if documents else 1
+    own = [
+        [rows[name] for name in {same(text) for text in texts_of(document)} if name in rows]
+        for document in documents
+        for _ in range(n_texts)
+    ]
+    found = search.find(queries, k, exclude=own if exclude_same else None, allow_fewer=allow_fewer)
+    shape = (len(documents), n_texts, found.ids.shape[1])
+    keys = tuple(document.key for document in documents)
+    return Near(keys, found.ids.reshape(shape), found.scores.reshape(shape), search)
+
+
+def asked(documents: Sequence[Document]) -> list[str]:
+    """The texts that are searched for, those of a document next to each other: two of each where any is a pair."""
+    size = 2 if any(document.pair for document in documents) else 1
+    return [text for document in documents for text in (texts_of(document) * size)[:size]]
+
+
+def same(text: str) -> str:
+    """What two texts have in common that count as equal: letters up to case and Unicode form, words up to spacing."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def texts_of(document: Document) -> list[str]:
+    """The document's text, or its words with spaces, and the second text of a pair."""
+    first = document.text or " ".join(document.words)
+    return [first, document.pair] if document.pair else [first]
