@@ -21,9 +21,10 @@ __all__ = ["pretrain"]
     type=click.Path(file_okay=False, path_type=Path),
     help="FOLDER of this run: encoder, report, checkpoint.",
 )
+@click.option("--budget", help="What to spend, encoding included: 90s, 5m, 1h, or 44TFLOP.  [default: all tuples once]")
 @set_option
 @json_option
-def pretrain(config: Path, folder: Path, changes: tuple[str, ...], as_json: bool) -> None:
+def pretrain(config: Path, folder: Path, budget: str | None, changes: tuple[str, ...], as_json: bool) -> None:
     """Train an encoder on whole documents: their similarity, their taxonomy, their text.
 
     CONFIG names documents, the field of their category path, encoder and objective. FOLDER/encoder is then an ordinary
@@ -34,7 +35,8 @@ def pretrain(config: Path, folder: Path, changes: tuple[str, ...], as_json: bool
     from .config import load
     from .pretrain_config import PretrainConfig
 
-    chosen = load(config, changes, model=PretrainConfig)
+    given = (f"budget={budget}",) if budget else ()
+    chosen = load(config, (*changes, *given), model=PretrainConfig)
     from . import pretraining
 
     report = pretraining.pretrain(chosen, folder)

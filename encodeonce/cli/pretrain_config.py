@@ -65,11 +65,19 @@ class PretrainConfig(Section):
     pooling: Literal["mean", "cls"] = Field(default="mean", description="pieces to a sentence")
     normalize: bool = Field(default=False, description="sentence vectors of length 1")
     dtype: Literal["fp32", "fp16", "bf16", "int8"] = Field(default="fp16", description="type they are stored in")
-    compute: Literal["fp32", "bf16x3", "bf16"] = Field(default="fp32", description="the sentence encoder's arithmetic")
+    compute: Literal["fp32", "bf16x3", "bf16"] = Field(
+        default="bf16x3", description="the sentence encoder's arithmetic; bf16x3 errs less than the stored type rounds"
+    )
     objective: str = Field(default="both", description="triplet, hier, both, masked, combined or release")
+    budget: str = Field(
+        default="", description="5m, 90s, 1h or 44TFLOP: so many tuples (windows) as that pays for, encoding included"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="settings of the objective, such as far = 0.5")
     windows_per_batch: int = Field(default=8, gt=0, description="windows of pieces beside the tuples (combined)")
     window: int = Field(default=128, gt=2, description="pieces of such a window")
+    windows_of: Literal["all", "tuples"] = Field(
+        default="all", description="documents that windows are of: all for training, or those of tuples"
+    )
     token_documents: int = Field(default=200, ge=0, description="held-out documents also read piece by piece")
     data: DocumentsSection = DocumentsSection()
     sample: SampleSection = SampleSection()

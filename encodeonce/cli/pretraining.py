@@ -2,19 +2,16 @@
 
 import json
 import logging
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors.torch import save_file
 
-from .. import costs
 from ..corpus.taxonomy import Taxonomy
 from ..encoders.export import export
-from ..encoders.live import LiveBlocks
 from ..encoders.masked_lm import MaskedLM
 from ..encoders.pieces import load_tokenizer
 from ..encoders.pooled import Pooled
@@ -33,9 +30,10 @@ from ..train.checkpoint import differences
 from ..train.fit import fit
 from ..train.settings import HARMLESS, Settings
 from ..types import Document
-from .advice import seconds_text
 from .pretrain_config import PretrainConfig
+from .pretrain_costs import encoding, masking, training
 from .pretrain_material import Material, check, paths_of, prepare, sampled
+from .pretrain_pace import Pace
 from .quickstart import encoder_name
 from .steps import encode
 
@@ -43,8 +41,8 @@ __all__ = ["pretrain"]
 
 log = logging.getLogger("encodeonce")
 
-PROBED = 48
-"""Sentences encoded, and documents trained on, to know how fast it goes before it starts."""
+NONE = np.zeros((0, 3), np.int64)
+"""No tuples."""
 
 
 class _Job:
@@ -74,9 +72,14 @@ class _Job:
         self.store = Store.open(self.config.store, self.source.spec(dtype=self.config.dtype))
         sample, paths = self.sample(material.train)
         held = self.held_sample(material.held_out)
-        self.windows = self.windows_of(material.train)
-        self.estimate(material, sample, held)
-        self.fill(self.used(material, sample, held))
+        self.windows = self.windows_of(self.windowed(material.train, sample))
+        pace = Pace(self.config, self.settings, self.objective, self.base, self.source, self.store)
+        apart = [] if held is None else [material.held_out[i] for i in np.unique(held.tuples)]
+        pace.probe([*self.used(material.train, sample), *apart], material.train, sample.tuples, self.windows)
+        sample, self.windows = pace.sized(self.folder, material.train, sample, self.windows, apart)
+        everything = [*self.used(material.train, sample), *apart]
+        pace.estimate(everything, sample.tuples, self.windows)
+        self.fill(everything)
         method, examples, taxonomy = self.method(material.train, sample, paths)
         untouched = self.measured(method, material.held_out, held)
         result = fit(method, examples, {TASK: TripletScorer()}, self.settings, folder=self.folder / "train")
@@ -95,6 +98,7 @@ class _Job:
                 "untouched": untouched,
                 "trained": self.measured(method, material.held_out, held),
             },
+            "budget": self.config.budget,
             "costs": self.costs(material.train, examples, method, result.steps),
             "losses": [epoch["loss"] for epoch in result.epochs],
             "trace": method.trace,
@@ -161,8 +165,6 @@ class _Job:
             return Sample(np.zeros((0, 3), np.int64), SampleReport(0, 0, 0, 0, 0, (), 0, 0)), paths
         sample = sampled(documents, self.config, made.n, seed, made.shuffled)
         log.info("tuples: %s", json.dumps({**sample.report.to_json(), "groups_without_partner": _named(sample)}))
-        if made.doubled and sample.symmetric and sample.tuples.shape[1] == 3:
-            sample = sample.doubled()
         return sample, shuffled(paths, seed) if made.shuffled else paths
 
     def held_sample(self, documents: Sequence[Document]) -> Sample | None:
@@ -175,66 +177,20 @@ class _Job:
             log.warning("no held-out score: %s", problem)
             return None
 
-    def used(self, material: Material, sample: Sample, held: Sample | None) -> list[Document]:
-        """The documents whose sentences are needed: those of tuples (all, where topics are made of them)."""
-        train = range(len(material.train)) if self.config.sample.topic_levels else np.unique(sample.tuples).tolist()
-        apart = [] if held is None else np.unique(held.tuples).tolist()
-        return [*(material.train[i] for i in train), *(material.held_out[i] for i in apart)]
+    def used(self, documents: Sequence[Document], sample: Sample) -> list[Document]:
+        """The training documents whose sentences are needed: those of tuples (all, where topics are made of them)."""
+        if self.config.sample.topic_levels:
+            return list(documents)
+        return [documents[i] for i in np.unique(sample.tuples)]
 
-    def estimate(self, material: Material, sample: Sample, held: Sample | None) -> None:
-        """How long encoding and training will take, from a probe of each."""
-        documents = self.used(material, sample, held)
-        missing = [documents[i] for i in self.store.missing(self.store.keys(documents))]
-        sentences = list(dict.fromkeys(s for document in missing for s in document.sentences))
-        each = 0.0
-        if sentences:
-            picked = [sentences[i] for i in np.random.default_rng(0).permutation(len(sentences))[:PROBED]]
-            cut = self.source.cut([Document(str(n), sentences=(s,)) for n, s in enumerate(picked)])
-            list(self.source.encode(cut[:4]))
-            began = time.perf_counter()
-            list(self.source.encode(cut))
-            each = (time.perf_counter() - began) / len(picked)
-        steps = self.n_batches(sample)
-        encoding, training = each * len(sentences), steps * self.batch_seconds(material.train, sample)
-        log.info(
-            "estimate: encode %s sentences %s, train %s batches %s, in all %s",
-            f"{len(sentences):,}",
-            seconds_text(encoding),
-            f"{steps:,}",
-            seconds_text(training),
-            seconds_text(encoding + training),
-        )
-
-    def n_batches(self, sample: Sample) -> int:
-        """Batches of the whole run."""
-        size = self.settings.per_device_train_batch_size
-        return -(-(len(sample.tuples) or len(self.windows)) // size) * self.settings.num_train_epochs
-
-    def batch_seconds(self, documents: Sequence[Document], sample: Sample) -> float:
-        """Of the blocks, from a part of a batch; heads and optimiser come on top."""
-        size, found = self.settings.per_device_train_batch_size, 0.0
-        if len(sample.tuples):
-            chosen = sample.tuples[: max(1, PROBED // sample.tuples.shape[1])].T.ravel()
-            lengths = [len(documents[i].sentences) for i in chosen]
-            found += self.probe(lengths) * size * sample.tuples.shape[1] / len(lengths)
-        n_windows = self.config.windows_per_batch if len(sample.tuples) else size
-        if self.windows:
-            lengths = [len(window.ids) for window in self.windows[:8]]
-            found += self.probe(lengths) * n_windows / len(lengths)
-        return found
-
-    def probe(self, lengths: Sequence[int]) -> float:
-        """Seconds of forward and backward through the blocks over random rows, the second time."""
-        stack = self.base.stack()
-        blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=self.objective.compute)
-        width = int(stack.model.get_input_embeddings().weight.shape[1])
-        vectors, taken = torch.randn(sum(lengths), width, generator=torch.Generator().manual_seed(0)), 0.0
-        with torch.random.fork_rng(devices=[]):
-            for _ in range(2):
-                began = time.perf_counter()
-                blocks(blocks.place(vectors, lengths), lengths).square().mean().backward()
-                taken = time.perf_counter() - began
-        return taken
+    def windowed(self, documents: Sequence[Document], sample: Sample) -> list[Document]:
+        """The documents that windows are of: those of tuples where the config says so, whether they are trained on."""
+        if self.config.windows_of == "all" or not self.objective.masked:
+            return list(documents)
+        tuples, made = sample.tuples, self.config.sample
+        if not len(tuples):
+            tuples = sampled(documents, self.config, made.n, self.settings.seed, made.shuffled).tuples
+        return [documents[i] for i in np.unique(tuples)]
 
     # the run
 
@@ -318,23 +274,23 @@ class _Job:
         index, tuples = self._held(documents, held)
         vectors = by_sentences(method, self.store, index)
         found = {"sentences": triplet_accuracy(vectors, tuples), "sentences_centred": centred_share(vectors)}
-        few, inside = self._few(held)
+        few, inside = self._few(documents)
         if len(inside):
-            plain = [Document(documents[i].id, text=" ".join(documents[i].sentences)) for i in few]
+            plain = [Document(d.id, text=" ".join(d.sentences)) for d in few]
             vectors = by_pieces(method.blocks, [windows_of([cut], [""]) for cut in self.base.cut(plain)])
             found |= {"pieces": triplet_accuracy(vectors, inside), "pieces_centred": centred_share(vectors)}
-            found["pieces_tuples"] = len(inside)
+            found |= {"pieces_documents": len(few), "pieces_tuples": len(inside)}
         return found
 
-    def _few(self, held: Sample) -> tuple[list[int], np.ndarray]:
-        """As many of the first held-out tuples as have at most `token_documents` documents, over these documents."""
-        few: dict[int, int] = {}
-        rows: list[list[int]] = []
-        for row in held.tuples.tolist():
-            if len(few.keys() | set(row)) > self.config.token_documents:
-                break
-            rows.append([few.setdefault(document, len(few)) for document in row])
-        return list(few), np.array(rows, np.int64).reshape(len(rows), held.tuples.shape[1])
+    def _few(self, documents: Sequence[Document]) -> tuple[list[Document], np.ndarray]:
+        """`token_documents` held-out documents, chosen by content, and tuples among them alone: as many as of all, or
+        as there are; none where these have no partners."""
+        few = sorted(documents, key=lambda document: document.key)[: self.config.token_documents]
+        try:
+            return few, sampled(few, self.config, self.config.sample.n_held_out, 0, False).tuples if few else NONE
+        except DataError as problem:
+            log.warning("no score from pieces: %s", problem)
+            return few, NONE
 
     def _held(self, documents: Sequence[Document], held: Sample) -> tuple[np.ndarray, np.ndarray]:
         used = np.unique(held.tuples)
@@ -346,33 +302,32 @@ class _Job:
     ) -> dict[str, Any]:
         """Three lines: encode once, train, total; and one epoch of masked-language training on the same documents."""
         used = [documents[i] for i in np.unique(examples.tuples)] if len(examples.tuples) else list(documents)
-        sentences = (
-            [text for cut in self.source.cut(used) for text in cut.texts] if method.objective.of_documents else []
-        )
-        sizes = [len(text) for text in sentences]
-        shape, frozen = self.base.shape, self.source.shape
-        once = costs.forward_macs(costs.encoder_products(frozen, sum(sizes), sum(n * n for n in sizes)))
+        read = self.source.cut(used) if method.objective.of_documents else []
+        sizes = [len(text) for cut in read for text in cut.texts]
         lengths = examples.lengths[examples.tuples].ravel() if len(examples.tuples) else np.zeros(0, np.int64)
-        real, squares = (int(n) * self.settings.num_train_epochs for n in (lengths.sum(), (lengths**2).sum()))
-        seen = method.positions
+        real, seen = int(lengths.sum()) * self.settings.num_train_epochs, method.positions
         run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
-        train = costs.step_macs(costs.encoder_products(shape, run, squares, shape.n_blocks))
-        pieces = [len(cut) for cut in self.base.cut([Document("d", text=" ".join(d.sentences)) for d in used])]
-        vocabulary = int(method.blocks.stack.model.get_input_embeddings().weight.shape[0])
-        hidden = int(method.objective.probability * sum(pieces))
-        head = 3 * hidden * (shape.width**2 + shape.width * vocabulary)
+        once = encoding(self.source.shape, sizes)
+        train = training(self.base.shape, lengths.tolist() * self.settings.num_train_epochs, run - real)
+        vocabulary, share = int(self.base.config["vocab_size"]), method.objective.probability
+        pieces = partial(masking, self.base.shape, probability=share, vocabulary=vocabulary)
+        windows = [len(window.ids) for window in examples.windows]
+        if windows:
+            n_read = self.config.windows_per_batch * steps if len(examples.tuples) else len(windows)
+            train += round(pieces(windows) / len(windows) * n_read)
         limit = min(self.config.window, self.base.window)
-        whole = costs.encoder_products(shape, sum(pieces), sum(n * min(n, limit) for n in pieces), shape.n_blocks)
+        cut = [len(one) for one in self.base.cut([Document("d", text=" ".join(d.sentences)) for d in used])]
+        epoch = pieces([min(limit, n - at) for n in cut for at in range(0, n, limit)])
         seconds = {**self.seconds, "total": sum(self.seconds.values())}
-        flops = {"encode": costs.flops(once), "train": costs.flops(train), "total": costs.flops(once + train)}
         return {
             "seconds": {name: round(value, 2) for name, value in seconds.items()},
-            "flops": flops,
-            "masked_epoch_flops": costs.flops(costs.step_macs(whole) + head),
+            "flops": {"encode": once, "train": train, "total": once + train},
+            "masked_epoch_flops": epoch,
             "positions": {"real": real, "run": run, "padded_share": 1 - real / run if run else 0.0},
             "pieces_per_sentence": sum(sizes) / len(sizes) if sizes else None,
             "documents": len(used),
             "visits": int(examples.tuples.size) * self.settings.num_train_epochs,
+            "windows": len(windows),
             "steps": steps,
         }
 

@@ -170,3 +170,50 @@ def test_masked_and_combined_with_a_checkpoint_that_has_its_head(run: Run, tiny:
         assert report["export"]["head"] is True
         assert report["tuples"] == (48 if objective == "combined" else 0)
         assert "masked" in report["trace"][0]
+        assert report["costs"]["flops"]["train"] > 0
+    budget = f"{report['costs']['masked_epoch_flops'] / 2e12:.9f}TFLOP"
+    half = json.loads(
+        run("pretrain", path, "-o", "half", "--set", "objective=masked", "--budget", budget, "--json").stdout
+    )
+    assert 0.4 < half["costs"]["flops"]["total"] / report["costs"]["masked_epoch_flops"] <= 0.51
+
+
+def test_a_budget_of_flops_is_spent_on_passes_over_the_tuples(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """All tuples once, then half as much training again; a run that was killed goes on with what was bought."""
+    path = config(tmp_path, tiny)
+    once = json.loads(run("pretrain", path, "-o", "once", "--json").stdout)
+    real = 1 - once["costs"]["positions"]["padded_share"]  # fp32 pads, and a budget cannot know how much
+    budget = once["costs"]["flops"]["encode"] + 1.5 * once["costs"]["flops"]["train"] * real
+    given = ("--budget", f"{budget / 1e12:.9f}TFLOP", "--json")
+    done = run("pretrain", path, "-o", "more", *given)
+    more = json.loads(done.stdout)
+    assert once["costs"]["flops"]["encode"] == more["costs"]["flops"]["encode"]
+    assert 66 <= more["tuples"] <= 74
+    unpadded = more["costs"]["flops"]["encode"] + real * more["costs"]["flops"]["train"]
+    assert 0.93 * budget < unpadded < 1.05 * budget
+    assert f"of {24} tuples" in done.stderr
+    (tmp_path / "more/report.json").unlink()
+    again = json.loads(run("pretrain", path, "-o", "more", *given).stdout)
+    assert again["losses"] == more["losses"]
+    less = json.loads(
+        run("pretrain", path, "-o", "less", "--budget", f"{0.6 * budget / 1e12:.9f}TFLOP", "--json").stdout
+    )
+    assert less["costs"]["documents"] < once["costs"]["documents"]
+    for changes, message in ((("--set", "train.num_train_epochs=2"), "says how much is read"), ((), "")):
+        refused = run("pretrain", path, "-o", "no", "--budget", "0.000001s" if not message else "1h", *changes, code=1)
+        assert (message or "does not pay for one batch") in refused.stderr
+
+
+def test_a_budget_of_time_is_what_the_probe_says(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from encodeonce.cli.pretrain_pace import Pace
+
+    def probe(self: Pace, *given: Any) -> None:
+        self.sentence, self.batch = 0.0, 4.0
+
+    monkeypatch.setattr(Pace, "probe", probe)
+    path = config(tmp_path, tiny)
+    report = json.loads(run("pretrain", path, "-o", "out", "--budget", "10s", "--json").stdout)
+    assert report["tuples"] == 20, "half a second a tuple of a batch of 8, each twice: ten, doubled"
+    assert report["budget"] == "10s"

@@ -1,0 +1,91 @@
+"""What a `pretrain` costs in FLOPs, and what of it fits into a budget of FLOPs or seconds.
+
+Axes: N documents   Q tuples   K documents of a tuple   W windows
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from .. import costs
+from ..costs import Shape
+from ..errors import ConfigError
+
+__all__ = ["Budget", "Prices", "encoding", "fitting", "masking", "training"]
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "TFLOP": 1e12}
+
+
+def encoding(shape: Shape, sizes: Sequence[int]) -> int:
+    """FLOPs of a frozen pass over texts of so many pieces."""
+    return costs.flops(costs.forward_macs(costs.encoder_products(shape, sum(sizes), sum(n * n for n in sizes))))
+
+
+def training(shape: Shape, lengths: Sequence[int], padding: int = 0) -> int:
+    """FLOPs of training steps on items of so many positions, every block trained; `padding` are positions beside them
+    that are run and not looked at."""
+    products = costs.encoder_products(shape, sum(lengths) + padding, sum(n * n for n in lengths), shape.n_blocks)
+    return costs.flops(costs.step_macs(products))
+
+
+def masking(shape: Shape, lengths: Sequence[int], probability: float, vocabulary: int) -> int:
+    """The same for windows of pieces, with the masked-language head at the hidden ones alone."""
+    head = costs.TRAINING * int(probability * sum(lengths)) * (shape.width**2 + shape.width * vocabulary)
+    return training(shape, lengths) + costs.flops(head)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An amount of seconds, or of FLOPs."""
+
+    amount: float
+    of_flops: bool
+
+    @classmethod
+    def read(cls, text: str) -> "Budget":
+        """ "90s", "5m", "1.5h" or "44TFLOP". ConfigError for anything else."""
+        found = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)})\s*", text)
+        if found is None or not float(found[1]):
+            raise ConfigError(f"budget={text!r}: write it as 90s, 5m, 1.5h or 44TFLOP.")
+        return cls(float(found[1]) * UNITS[found[2]], found[2] == "TFLOP")
+
+    def said(self, amount: float) -> str:
+        """An amount in this budget's unit."""
+        return f"{amount / 1e12:,.2f} TFLOP" if self.of_flops else f"{amount:,.0f} s"
+
+
+@dataclass(frozen=True)
+class Prices:
+    """In a budget's unit: to encode each document [N], to train on each tuple [Q] or window [W], and what is spent
+    whatever is trained. Tuples and windows are not bought together: windows beside tuples are in their price."""
+
+    documents: Float[np.ndarray, " N"]
+    each: Float[np.ndarray, " Q"]
+    fixed: float = 0.0
+
+    def totals(self, tuples: Int[np.ndarray, "Q K"] | None) -> Float[np.ndarray, " Q"]:
+        """The price of the first 1 ... Q; a document is paid when it is first met."""
+        if tuples is None:
+            return self.fixed + np.cumsum(self.each)
+        met, first = np.unique(tuples.ravel(), return_index=True)
+        once = np.bincount(first // tuples.shape[1], weights=self.documents[met], minlength=len(tuples))
+        return self.fixed + np.cumsum(once + self.each)
+
+
+def fitting(budget: Budget, prices: Prices, tuples: Int[np.ndarray, "Q K"] | None, least: int) -> int:
+    """How many tuples (windows where there are none) the budget buys: more than there are, where all fit and there is
+    money for a second pass. ConfigError where it does not buy `least`."""
+    totals = prices.totals(tuples)
+    count = int(np.searchsorted(totals, budget.amount, side="right"))
+    if count == len(totals):
+        count += int((budget.amount - totals[-1]) / prices.each.mean())
+    if count < least:
+        needed = totals[min(least, len(totals)) - 1] + prices.each.mean() * max(0, least - len(totals))
+        raise ConfigError(
+            f"a budget of {budget.said(budget.amount)} does not pay for one batch: {budget.said(float(needed))}. Give "
+            "more, or take smaller batches (train.per_device_train_batch_size)."
+        )
+    return count

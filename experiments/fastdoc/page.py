@@ -1,0 +1,160 @@
+"""Writes docs/domains.md from the reports and rows of this experiment: nothing on that page is typed.
+
+python experiments/fastdoc/page.py [RESULTS]
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from encodeonce.report.results import ResultsRow, latest, read_rows
+from encodeonce.report.table import markdown
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+MEAN = "mean"
+Cells = dict[tuple[str, int, str], float]
+"""(encoder, seed of fine-tuning, task) -> score."""
+
+
+def spread(values: Sequence[float], sign: str = "") -> str:
+    """Mean ± sample standard deviation."""
+    own = f"{fmean(values):{sign}.1f}"
+    return own if len(values) < 2 else f"{own} ± {stdev(values):.1f}"
+
+
+def kind(label: str) -> str:
+    """A run's name without its seed."""
+    return label.rpartition("-")[0] or label
+
+
+def reports_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """DOMAIN-NAME -> the reports of its seeds."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json")):
+        found.setdefault(kind(path.stem), []).append(json.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+def pretraining(reports: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """What was trained, what it cost, how held-out triplets come out."""
+    lines = []
+    for name, own in reports.items():
+        costs, held = [report["costs"] for report in own], [report["held_out"] for report in own]
+
+        def accuracy(side: str, key: str, held: Sequence[dict[str, Any]] = held) -> str:
+            values = [one[side][key] for one in held if key in one[side]]
+            return spread(values) if values else ""
+
+        lines.append(
+            [
+                name,
+                str(len(own)),
+                f"{fmean(report['tuples'] for report in own):,.0f}",
+                f"{fmean(cost['documents'] for cost in costs):,.0f}",
+                *(f"{fmean(cost['flops'][key] for cost in costs) / 1e12:.1f}" for key in ("encode", "train", "total")),
+                f"{fmean(cost['seconds']['total'] for cost in costs):,.0f}",
+                f"{fmean(cost['masked_epoch_flops'] for cost in costs) / 1e12:.1f}",
+                spread([one["plain mean of sentence vectors"] for one in held]),
+                *(accuracy(side, "sentences") for side in ("untouched", "trained")),
+                *(accuracy(side, "pieces") for side in ("untouched", "trained")),
+                *(
+                    f"{fmean(one['trained'][key] for one in held):.2f}"
+                    for key in ("sentences_centred", "pieces_centred")
+                ),
+            ]
+        )
+    head = ["run", "seeds", "tuples", "documents", "encode TFLOP", "train TFLOP", "total TFLOP", "total s"]
+    head += ["MLM epoch TFLOP", "plain mean", "sentences before", "after", "pieces before", "after"]
+    head += ["centred, sentences", "centred, pieces"]
+    what = (
+        "Held-out triplet accuracy, per cent, from stored sentences and from pieces, before and after; beside it the "
+        "plain mean of sentence vectors with no encoder above. MLM epoch: masked-language training over the same "
+        "documents once, by formula. Seconds are those of the machine as it was, encoding of what no earlier run had "
+        "stored included. Centred: share of the vectors' length that is not their mean."
+    )
+    return ["## Pre-training", what, markdown(head, lines)]
+
+
+def cells_of(rows: Sequence[ResultsRow]) -> tuple[Cells, dict[str, str]]:
+    """The deciding score of every cell, and each task's metric."""
+    metrics: dict[str, str] = {}
+    cells: Cells = {}
+    for row in rows:
+        if metrics.setdefault(row.task, row.metric) == row.metric and row.seed is not None:
+            cells[row.encoder, row.seed, row.task] = 0.0 if row.value is None else row.value
+    return cells, metrics
+
+
+def table_of(title: str, rows: Sequence[ResultsRow]) -> list[str]:
+    """Scores by task, and differences to the untouched encoder of equal seed of fine-tuning."""
+    cells, metrics = cells_of(rows)
+    names = list(dict.fromkeys(kind(row.encoder) for row in rows))
+    scores, gains, counted = [], [], []
+    for name in names:
+        labels = sorted({row.encoder for row in rows if kind(row.encoder) == name})
+        own = {task: [v for (e, _, t), v in cells.items() if e in labels and t == task] for task in metrics}
+        pairs = paired(cells, labels, list(metrics))
+        scores.append([name, *(spread(own[task]) if own[task] else "" for task in metrics)])
+        if name != "untouched" and pairs:
+            gains.append([name, *(spread([pair[task] for pair in pairs], "+") for task in [*metrics, MEAN])])
+            means = [pair[MEAN] for pair in pairs]
+            error = f"{stdev(means) / len(means) ** 0.5:.2f}" if len(means) > 1 else ""
+            above = f"{sum(value > 0 for value in means)} of {len(means)}"
+            counted.append([name, str(len(labels)), f"{fmean(means):+.2f}", error, above])
+    variants = " | ".join(dict.fromkeys(f"{row.method} {row.variant}" for row in rows))
+    machines = ", ".join(dict.fromkeys(f"{row.machine}, {row.threads} thread(s), torch {row.torch}" for row in rows))
+    commits = ", ".join(dict.fromkeys(row.commit or "unknown" for row in rows))
+    tasks = [f"{task} ({metric})" for task, metric in metrics.items()]
+    return [
+        f"## {title}",
+        f"{variants}; mean ± sd over seeds of pre-training and of fine-tuning. An undefined score counts as 0. "
+        f"{machines}; commit {commits}.",
+        markdown(["encoder", *tasks], scores),
+        "Differences to the untouched encoder, same task and same seed of fine-tuning; `mean` is over all tasks.",
+        markdown(["encoder", *metrics, MEAN], gains),
+        markdown(["encoder", "seeds of pre-training", "mean difference", "standard error", "runs above"], counted),
+    ]
+
+
+def paired(cells: Cells, labels: Sequence[str], tasks: Sequence[str]) -> list[dict[str, float]]:
+    """For each encoder and seed that both sides finished: task -> difference, and their mean."""
+    found = []
+    for label in labels:
+        for seed in sorted({s for e, s, _ in cells if e == label}):
+            sides = [[cells.get((e, seed, task)) for task in tasks] for e in (label, "untouched")]
+            if all(value is not None for side in sides for value in side):
+                gain = {task: (a or 0.0) - (b or 0.0) for task, a, b in zip(tasks, *sides, strict=True)}
+                found.append({**gain, MEAN: fmean(gain.values())})
+    return found
+
+
+TITLES = {
+    ("science", "finetune"): "Six scientific tasks, fine-tuned",
+    ("science", "linear"): "Six scientific tasks, read frozen",
+    ("glue", "finetune"): "Forgetting: four GLUE tasks, fine-tuned",
+}
+
+
+def main(folder: str = str(HERE / "results")) -> None:
+    """Write the page."""
+    reports, rows = reports_of(Path(folder)), latest(read_rows(Path(folder) / "downstream.jsonl"))
+    parts = [
+        "# Domain encoders: results",
+        "Written by `experiments/fastdoc/page.py` from `experiments/fastdoc/results/`; nothing here is typed by hand. "
+        "`experiments/fastdoc/run` makes the rows, `experiments/fastdoc/run table` this page. Encoder trained: a "
+        "masked language model of MiniLM's shape that had seen the training part of the arXiv and support documents; "
+        "frozen sentence encoder: all-MiniLM-L6-v2. Objectives: [FastDoc](methods/fastdoc.md).",
+    ]
+    parts += pretraining(reports) if reports else ["No run has been made yet."]
+    for (dataset, method), title in TITLES.items():
+        own = [row for row in rows if row.dataset == dataset and row.method == method]
+        parts += table_of(title, own) if own else []
+    (ROOT / "docs" / "domains.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
