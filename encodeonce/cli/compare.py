@@ -175,7 +175,8 @@ def _draw(rows: Sequence["ResultsRow"], report: Path, metrics: Metrics) -> None:
     what = f"{rows[0].dataset}, {rows[0].encoder}"
     if any("frozen" in by and len(by) > 1 for by in table.values()):
         improvement(table, report / "improvement.png", title=f"{what}: gain over Frozen")
-    if any(len(by) > 1 for by in taken.values()):
+    # a task whose scores are all undefined has times, and nothing to draw them against
+    if any(len(set(table.get(task, ())) & set(by)) > 1 for task, by in taken.items()):
         cost(table, taken, report / "cost.png", title=f"{what}: score by cost of training")
 
 

@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from encodeonce.cli import comparing
+from encodeonce.cli.compare import _draw
 from encodeonce.report.results import latest, read_rows
 from encodeonce.report.table import scores
 
@@ -58,6 +60,9 @@ def test_rows_table_and_plot(run: Run, config: Path, tmp_path: Path, trainings: 
     for name in ("improvement.png", "cost.png"):
         assert (tmp_path / "rep" / name).read_bytes().startswith(b"\x89PNG")
     assert len(trainings) == 4
+    (tmp_path / "undefined").mkdir()
+    _draw(latest([replace(row, value=None) for row in rows]), tmp_path / "undefined", {})
+    assert list((tmp_path / "undefined").iterdir()) == []  # nothing to draw, and no failure after all the work
 
 
 def test_store_mb_is_of_the_documents_compared_whatever_else_the_store_holds(
