@@ -153,9 +153,9 @@ class Prompt:
 
 
 @cache
-def known() -> Mapping[str, Prompt]:
-    """The prompts of the 15 tasks, by name."""
-    path = Path(__file__).with_name("prompts.toml")
+def known(written: bool = False) -> Mapping[str, Prompt]:
+    """The prompts of the 15 tasks, by name; with `written` those for a decoder that writes the label (T5)."""
+    path = Path(__file__).with_name("prompts_written.toml" if written else "prompts.toml")
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return {name: Prompt(name=name, **values) for name, values in tables.items()}
 

@@ -203,14 +203,16 @@ class Pretrained:
         """The frozen model as its family's `Encoder`, plain fp32, on the CPU; loaded once."""
         return self._plain
 
-    def prompter(self, prompt: Prompt, window: int | None = None) -> "Prompter":
+    def prompter(self, prompt: Prompt, window: int | None = None, *, written: bool = False) -> "Prompter":
         """What lays documents into `prompt` for this tokenizer, at most `window` pieces long (None: its own limit).
 
-        EncoderError for a tokenizer without a mask piece, ConfigError for a label word of several pieces.
+        EncoderError for a tokenizer without a mask piece, ConfigError for a label word of several pieces; neither is
+        asked for where the labels are `written` by a decoder.
         """
         from .prompter import Prompter
 
-        return Prompter(self._cutter, prompt, self.window if window is None else min(window, self.window))
+        longest = self.window if window is None else min(window, self.window)
+        return Prompter(self._cutter, prompt, longest, written=written)
 
     def masked_lm(self) -> "MaskedLM":
         """The checkpoint's masked-language-model head, a fresh trainable copy; EncoderError where it has none."""

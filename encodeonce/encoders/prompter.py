@@ -37,22 +37,30 @@ class Prompted:
 class Prompter:
     """One prompt for one tokenizer. `window` is the longest input in pieces, special ones included.
 
+    With `written` a decoder writes the labels (T5): the input has no gap, and a label's words may be several pieces.
+
     Label words and the gap are looked up at once. Raises EncoderError for a tokenizer without a mask piece, ConfigError
-    for a label word that is not one piece of its vocabulary, and for a template that leaves no room for a text.
+    for a label word that is not one piece of its vocabulary, for a template that leaves no room for a text, and with
+    `written` for one whose gap is not its end.
     """
 
-    def __init__(self, cutter: Cutter, prompt: Prompt, window: int) -> None:
-        self.cutter, self.prompt = cutter, prompt
+    def __init__(self, cutter: Cutter, prompt: Prompt, window: int, *, written: bool = False) -> None:
+        self.cutter, self.prompt, self.written = cutter, prompt, written
         self.window = min(window, prompt.max_pieces) if prompt.max_pieces else window
         mask = getattr(cutter.tokenizer, "mask_token_id", None)
-        if mask is None:
+        if mask is None and not written:
             raise EncoderError(
                 f"{cutter.source}: the tokenizer has no mask piece, so a prompt has no gap to fill. Use a checkpoint"
                 " of a masked language model, or a classification head."
             )
-        self.mask = int(mask)
+        if written and prompt.parts[-1].kind != "mask":
+            raise ConfigError(
+                f"{prompt.source or prompt.name}: the template {prompt.template!r} has its gap before its end; a label"
+                " that is written follows the whole input. Leave {mask} out."
+            )
+        self.mask = None if mask is None else int(mask)
         self._literals = {part: self._ids(part.literal) for part in prompt.parts if part.kind == "literal"}
-        self.label_pieces = np.array([self._label(label) for label in prompt.labels], dtype=np.int64)
+        self.label_words = tuple(self._label(label) for label in prompt.labels)
         self._check_distinct()
         self._check_room()
 
@@ -88,36 +96,42 @@ class Prompter:
         finally:
             backend.encode_special_tokens = False
 
-    def _label(self, label: str) -> int:
-        """The piece of a label's word, written as inside a running text: with a space before it."""
+    @property
+    def label_pieces(self) -> Int[np.ndarray, " K"]:
+        """The piece of each label's word, where it fills a gap."""
+        return np.array([ids[0] for ids in self.label_words], dtype=np.int64)
+
+    def _label(self, label: str) -> tuple[int, ...]:
+        """The pieces of a label's word; in a gap it is written as inside a running text: with a space before it."""
         word = self.prompt.words[label]
-        ids = self._ids(word if word[0] in "<[.,:;!?" else f" {word}")
+        ids = self._ids(word if self.written or word[0] in "<[.,:;!?" else f" {word}")
         names = self.cutter.tokenizer.convert_ids_to_tokens(ids)
         where = f"{self.prompt.source or self.prompt.name}: label {label!r}: the word {word!r}"
-        if len(ids) != 1:
+        if len(ids) != 1 and not self.written:
             raise ConfigError(
                 f"{where} is {len(ids)} pieces of {self.cutter.source}: {' '.join(names)}. A label word must be a"
                 " single piece, or two labels may share a score: choose another word."
             )
-        if ids[0] == self.cutter.unknown:
-            raise ConfigError(f"{where} is unknown to {self.cutter.source} ({names[0]}): choose another word.")
-        return ids[0]
+        if self.cutter.unknown in ids or not ids:
+            raise ConfigError(f"{where} is unknown to {self.cutter.source} ({' '.join(names)}): choose another word.")
+        return tuple(ids)
 
     def _check_distinct(self) -> None:
-        by_piece: dict[int, str] = {}
-        for label, piece in zip(self.prompt.labels, self.label_pieces.tolist(), strict=True):
-            if piece in by_piece:
+        by_pieces: dict[tuple[int, ...], str] = {}
+        for label, pieces in zip(self.prompt.labels, self.label_words, strict=True):
+            if pieces in by_pieces:
                 raise ConfigError(
-                    f"{self.prompt.source or self.prompt.name}: labels {by_piece[piece]!r} and {label!r} have the same"
-                    f" label word ({self.prompt.words[label]!r} to {self.cutter.source}): they could not be told apart."
+                    f"{self.prompt.source or self.prompt.name}: labels {by_pieces[pieces]!r} and {label!r} have the"
+                    f" same label word ({self.prompt.words[label]!r} to {self.cutter.source}): nothing would tell them"
+                    " apart."
                 )
-            by_piece[piece] = label
+            by_pieces[pieces] = label
 
     @cached_property
     def fixed(self) -> int:
         """Pieces of the template, the gap and the special pieces around: what every input has."""
         literals = sum(len(self._literals[part]) for part in self.prompt.parts if part.kind == "literal")
-        return len(self.cutter.before) + len(self.cutter.after) + literals + 1
+        return len(self.cutter.before) + len(self.cutter.after) + literals + (not self.written)
 
     def _check_room(self) -> None:
         slots = 2 if self.prompt.pairs else 1
@@ -133,7 +147,8 @@ class Prompter:
         slots = {part: self._ids(part.filled(shown[part.kind])) for part in self.prompt.parts if part.kind in shown}
         kept = self._trimmed(slots)
         given = {**self._literals, **{part: ids[: kept[part]] for part, ids in slots.items()}}
-        laid = [i for part in self.prompt.parts for i in ([self.mask] if part.kind == "mask" else given[part])]
+        gap = [] if self.mask is None else [self.mask]
+        laid = [i for part in self.prompt.parts for i in (gap if part.kind == "mask" else given[part])]
         return laid, any(kept[part] < len(ids) for part, ids in slots.items())
 
     def _trimmed(self, slots: dict[Part, list[int]]) -> dict[Part, int]:
@@ -166,8 +181,9 @@ class Prompter:
 
     def _pieces(self, document: Document, laid: Sequence[int]) -> Pieces:
         ids = np.array(laid, dtype=np.int32)
-        gaps = np.flatnonzero(ids == self.mask)
-        assert len(gaps) == 1, f"{document.place or document.id}: {len(gaps)} gaps"
         word: Int[np.ndarray, " T"] = np.full(len(ids), -1, np.int32)
-        word[gaps[0]] = 0
+        if self.mask is not None:
+            gaps = np.flatnonzero(ids == self.mask)
+            assert len(gaps) == 1, f"{document.place or document.id}: {len(gaps)} gaps"
+            word[gaps[0]] = 0
         return Pieces(document.key, ids, word, 1, ((0, len(ids), 0, len(ids)),))

@@ -11,6 +11,8 @@ import pytest
 from encodeonce.cli.config import load
 from encodeonce.cli.memory_planning import _fusion
 from encodeonce.cli.reader_config import DesignSection, ReaderConfig
+from encodeonce.corpus.passages import read_passages
+from encodeonce.corpus.questions import read_questions
 from encodeonce.methods.lumen import Design
 from encodeonce.serve.reader_run import load_reader
 
@@ -115,3 +117,18 @@ def test_fusion_in_decoder_is_planned_for_with_the_reader_s_window(
     fid = _fusion(held)
     assert (fid.encoder.window, fid.encoder.overlap) == (12, 3)
     assert fid.method.plan.blocks == (0, 1)
+
+
+def test_the_example_of_the_documentation(run: Run, minilm: Path, tmp_path: Path) -> None:
+    recipes = Path(__file__).parents[2] / "recipes"
+    subprocess.run([sys.executable, recipes / "workshop.py", tmp_path / "workshop"], check=True)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "reader.toml").write_bytes((recipes / "reader.toml").read_bytes())
+    found = json.loads(run("memory", "train", "recipes/reader.toml", "--dry-run", "--json").stdout)
+    assert found["questions"] == {"train": 360, "dev": 60}
+    assert 1.4 < found["per_question"] <= 2, "its own, and another where one shares a word with the question"
+    assert (found["cut"], found["live"], found["store"]["missing"]) == (4, [2, 3], 70)
+    manual = {passage.text for passage in read_passages(tmp_path / "workshop" / "manual")}
+    assert manual == {passage.text for passage in read_passages(tmp_path / "workshop" / "passages.jsonl")}
+    answered = read_questions(tmp_path / "workshop" / "new.jsonl")
+    assert all(any(answer.text in text for text in manual) for one in answered for answer in one.answers)

@@ -142,3 +142,22 @@ def test_L05_a_shared_table_is_read_trained_and_kept_by_its_owner(tmp_path: Path
     assert torch.equal(found, expected)
     found.sum().backward()
     assert table.weight.grad is not None
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
+def test_a_tied_weight_is_saved_once_and_comes_back(family: str, checkpoint: Callable[..., Path]) -> None:
+    sizes = {"embedding_size": 32} if family == "electra" else {}
+    folder = checkpoint(family, **sizes)
+    decoder, other = (WarmDecoder.load(folder, 2, 3).eval() for _ in range(2))
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    state = decoder.state_dict()
+    assert len({tensor.data_ptr() for tensor in state.values()}) == len(state)
+    other.load_state_dict(state)
+    ids = torch.tensor([[2, 5, 6]] * len(MEMORY))
+    with torch.no_grad():
+        assert torch.equal(other(ids, MEMORY, READABLE), decoder(ids, MEMORY, READABLE))
+    del state[next(iter(state))]
+    with pytest.raises(RuntimeError, match="Missing key"):
+        other.load_state_dict(state)

@@ -1,6 +1,7 @@
 """Learning from a handful of labels: prompts over the encoder, probes on stored vectors, mixtures of them."""
 
 from .features import FORMS, Vectors, features
+from .generated import generated
 from .mixture import Mixture, stacked
 from .probe import PROBES, Probe, TrainedProbe
 from .prompted import Prompted, prompted
@@ -16,6 +17,7 @@ __all__ = [
     "TrainedProbe",
     "Vectors",
     "features",
+    "generated",
     "prompted",
     "side_rows",
     "stacked",

@@ -17,12 +17,11 @@ from ...encoders.prompter import Prompter
 from ...encoders.stack import Stack
 from ...errors import ConfigError
 from ...heads.label_words import LabelWords
-from ...prompts import Prompt
 from ...types import Document, Spec
 from ..finetune import Finetune, Live
 from ..multitask import Part
 
-__all__ = ["HasMaskedLM", "Prompted", "prompted"]
+__all__ = ["HasMaskedLM", "HasSpec", "Prompted", "columns_of", "prompted", "source_of"]
 
 PIECE = "document-words"
 """The rows that the head sees: in a prompted input the gap is the only row of a word."""
@@ -41,8 +40,13 @@ class HasMaskedLM(Protocol):
     def masked_lm(self) -> MaskedLM:
         """Its head, a fresh copy."""
 
-    def prompter(self, prompt: Prompt, window: int | None = None) -> Prompter:
-        """What lays documents into the prompt."""
+
+@runtime_checkable
+class HasSpec(Protocol):
+    """What is asked of an encoder whose inputs are laid: `encoders.Pretrained`."""
+
+    def spec(self, layers: str | int | Sequence[int] = "all", dtype: str = "fp16") -> Spec:
+        """What would make its vectors."""
 
 
 class Prompted(Finetune):
@@ -72,6 +76,17 @@ def prompted(
     """
     if task.piece != PIECE:
         raise ConfigError(f"task {task.name!r} has piece={task.piece!r}; a prompted task needs piece={PIECE!r}.")
+    if prompter.written:
+        raise ConfigError("a masked language model fills a gap: make the prompter without written=True.")
+    columns = torch.from_numpy(prompter.label_pieces)[columns_of(prompter, task)]
+    head = LabelWords(encoder.masked_lm().only(columns), task.labels).requires_grad_(lora is None)
+    stack, spec = encoder.stack(), encoder.spec()
+    blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=compute, lora=lora)
+    return Prompted({task.name: Part(Live(blocks), head, PIECE)}, (), window=spec.window)
+
+
+def columns_of(prompter: Prompter, task: Supervised) -> list[int]:
+    """The place of each of the task's labels among the prompt's. ConfigError for labels that it has no word for."""
     known = prompter.prompt.labels
     without = [label for label in task.labels if label not in known]
     if without or not task.labels:
@@ -79,15 +94,11 @@ def prompted(
             f"task {task.name!r}: the prompt {prompter.prompt.name!r} has no word for {', '.join(without) or 'labels'}."
             f" It has words for: {', '.join(known)}."
         )
-    columns = torch.from_numpy(prompter.label_pieces)[[known.index(label) for label in task.labels]]
-    head = LabelWords(encoder.masked_lm().only(columns), task.labels).requires_grad_(lora is None)
-    stack, spec = encoder.stack(), encoder.spec()
-    blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=compute, lora=lora)
-    return Prompted({task.name: Part(Live(blocks), head, PIECE)}, (), window=spec.window)
+    return [known.index(label) for label in task.labels]
 
 
 def source_of(
-    encoder: HasMaskedLM, prompter: Prompter, documents: Sequence[Document], before: Sequence[Sequence[str]] = ()
+    encoder: HasSpec, prompter: Prompter, documents: Sequence[Document], before: Sequence[Sequence[str]] = ()
 ) -> Cut:
     """The prompted inputs of documents, as the method reads them; equal documents once."""
     distinct = {document.key: place for place, document in reversed(list(enumerate(documents)))}
