@@ -211,8 +211,8 @@ def map_categories(
     named = {spelled(leaf[-1]): leaf for leaf in reversed(leaves)}
     asked = [name for name in dict.fromkeys(categories) if spelled(name) not in named]
     vectors = [_mean(last_nodes(leaf), embed) for leaf in leaves] if asked else []
-    known = [n for n, vector in enumerate(vectors) if vector is not None]
-    table = np.stack([vectors[n] for n in known]) if known else np.zeros((0, 0))
+    known = {n: vector for n, vector in enumerate(vectors) if vector is not None}
+    places, table = list(known), np.stack(list(known.values())) if known else np.zeros((0, 0))
     found = {name: Mapped(name, named[spelled(name)], 1.0, True) for name in categories if spelled(name) in named}
     for name in asked:
         query = _mean(name, embed)
@@ -220,7 +220,7 @@ def map_categories(
         best = int(cosines.argmax()) if len(cosines) else -1
         near = float(cosines[best]) if best >= 0 else 0.0
         far = best < 0 or (min_cos is not None and near < min_cos)
-        found[name] = Mapped(name, () if far else leaves[known[best]], near, False)
+        found[name] = Mapped(name, () if far else leaves[places[best]], near, False)
     return [found[name] for name in categories]
 
 
