@@ -60,17 +60,17 @@ class Neighbourhood:
     vectors: TextVectors
 
     @classmethod
-    def of(cls, documents: Sequence[Document], vectors: TextVectors) -> "Neighbourhood":
-        """Of documents' texts, both of a pair; of equal texts the first."""
+    def of(cls, documents: Sequence[Document], vectors: TextVectors, metric: str = "l2") -> "Neighbourhood":
+        """Of documents' texts, both of a pair; of equal texts the first. `metric` is one of `store.search.METRICS`."""
         texts: dict[str, str] = {}
         for document in documents:
             for text in texts_of(document):
                 texts.setdefault(same(text), text)
         rows = {name: row for row, name in enumerate(texts)}
-        return cls(rows, Search(vectors.last(list(texts.values()))), vectors)
+        return cls(rows, Search(vectors.last(list(texts.values())), metric), vectors)
 
     def near(self, documents: Sequence[Document], k: int) -> Near:
-        """The k nearest of each document by distance, without its own texts. TooFewVectors where there are fewer."""
+        """The k nearest of each document, without its own texts. TooFewVectors where there are fewer."""
         return nearest_of(documents, self.vectors.last(asked(documents)), self.search, self.rows, k)
 
     def around(self, source: Source, documents: Sequence[Document], k: int) -> Retrieved:

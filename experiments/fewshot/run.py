@@ -10,9 +10,11 @@ of `methods.fewshot.PROBES` are probes and controls; "prompt", "prompt+dev", "co
 masked language model. Unlabelled texts are training texts of the task without labels, sample and test texts left out.
 
 Fusion inside the encoder is "fused.NAME" over fine-tuned MiniLM and "fused-prompt.NAME" over the prompt, NAME one of
-`methods.refusion.FUSINGS`, with ":random", ":shuffled" or ":constant" for a control and "@K" for another number of
-neighbours ("fused.add:random@8"). Dev searches the architecture, where there is one, and chooses the epoch.
-Groups: "vectors" (all probes and controls), "tuned", "prompts", "fused", "fused-prompts", "all".
+`methods.refusion.FUSINGS`, with ":random", ":shuffled" or ":constant" for a control, then settings of `Fusing` and
+the metric after commas ("fused.add:random,k=8,slots=query/value,metric=cosine"). Dev searches the architecture, where
+there is one, and chooses the epoch. Groups: "vectors" (all probes and controls), "tuned", "prompts", "fused",
+"fused-prompts", "fused-tables" (the paper's Tables 3, 8, 9 and 10: queries, neighbours, slots, metric; the plain mean
+everywhere, whose effect no search hides), "all".
 
 Rows go to rows.jsonl beside this file; cells that are there are not run again. `value` is the task's score (accuracy,
 Matthews for CoLA, F1 for MRPC); times are CPU seconds of one thread. Needs the data folder beside the project.
@@ -43,12 +45,12 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.integrations._fused import ARCHITECTURE_RATE, INSIDE_RATE, Neighbourhood
 from encodeonce.integrations._material import TextVectors, copies
 from encodeonce.integrations.few_shot import FewShot
-from encodeonce.methods.fewshot import PROBES, Probe, prompted
+from encodeonce.methods.fewshot import PROBES, SIDES, Probe, prompted
 from encodeonce.methods.fewshot.probe import RIDGES
 from encodeonce.methods.fewshot.prompted import source_of
 from encodeonce.methods.finetune import Finetune, Tuning
-from encodeonce.methods.refusion import FUSINGS, Retrieved, instead, refusion
-from encodeonce.metrics.few_shot import paired, spread, task_score
+from encodeonce.methods.refusion import CONTROLS, FUSINGS, Fusing, Retrieved, instead, refusion
+from encodeonce.metrics.few_shot import Spread, paired, spread, task_score
 from encodeonce.prompts import known
 from encodeonce.report.results import ResultsRow, append_row, latest, now, read_rows, surroundings
 from encodeonce.report.table import aligned
@@ -81,6 +83,12 @@ GROUPS = {
     "fused": [f"fused.{name}" for name in (*FUSINGS, "add:random", "add:shuffled", "add:constant")],
     "fused-prompts": [f"fused-prompt.{name}" for name in ("refusion", "convex", "add", "add:random", "add:constant")],
 }
+GROUPS["fused-tables"] = [
+    *(f"fused.add,k={k}" for k in (1, 4, 16, 256)),
+    *(f"fused.add,slots={slots}" for slots in ("query", "key", "value", "query/key/value", "feed_forward")),
+    *(f"fused.add,metric={metric}" for metric in ("ip", "cosine")),
+    "fused.add,queries=hidden",
+]
 GROUPS["all"] = [*GROUPS["vectors"], *GROUPS["tuned"], "fewshot", *GROUPS["prompts"], *GROUPS["fused"]]
 MASKED_METHODS = ("prompt", "concat", "mlm_head", "fused-prompt")
 
@@ -197,12 +205,14 @@ def learned(
     """Trained, and answers on test; with train alone, dev chooses the epoch, and the architecture of a fusion."""
     method, upper = plain, None
     if fusion:
-        name, _, k = fusion.partition("@")
-        name, _, control = name.partition(":")
-        fusing = replace(FUSINGS[name], k=int(k or FUSINGS[name].k))
-        near = Neighbourhood.of(cell.unlabelled, vectors()).near(everyone(cell), fusing.k)
-        source = Retrieved(source, instead(control, near, cell.seed) if control else near)
-        method = refusion(plain, fusing, near.search.width, seed=cell.seed)
+        fusing, control, metric = fusing_of(fusion)
+        near = Neighbourhood.of(cell.unlabelled, vectors(), metric).near(everyone(cell), fusing.k)
+        hidden = near.search if fusing.queries == "hidden" else None
+        if hidden is None:
+            source = Retrieved(source, instead(control, near, cell.seed) if control else near)
+        elif control:
+            raise SystemExit(f"{fusion}: a control stands in the place of neighbours found before, queries=input.")
+        method = refusion(plain, fusing, near.search.width, search=hidden, seed=cell.seed)
         rates = {**rates, "inside_learning_rate": INSIDE_RATE}
         if fusing.searched and both:
             raise SystemExit(f"{fusion}+dev: the search needs dev for itself.")
@@ -216,6 +226,19 @@ def learned(
     settings = settings_of(cell, len(train), **rates)
     fit(method, read["train"], {"label": task}, settings, dev=None if both else read["dev"], upper=upper)
     return [answer["label"] for answer in predicted(method, read["test"])[0]]
+
+
+def fusing_of(text: str) -> tuple[Fusing, str, str]:
+    """NAME[:CONTROL][,SETTING=VALUE]...: the fusion, the control and the metric."""
+    name, *settings = text.split(",")
+    name, _, control = name.partition(":")
+    values = {"metric": "l2", **dict(one.split("=", 1) for one in settings)}
+    metric, own = values.pop("metric"), FUSINGS[name]
+    changes = {
+        key: tuple(value.split("/")) if isinstance(getattr(own, key), tuple) else type(getattr(own, key))(value)
+        for key, value in values.items()
+    }
+    return replace(own, **changes), control, metric
 
 
 def by_prompt(cell: Cell, both: bool, texts_before: int = 0, fusion: str = "") -> list[str]:
@@ -308,7 +331,8 @@ def run(names: list[str], tasks: list[str], seeds: list[int], args: argparse.Nam
 
 
 def table() -> None:
-    """Means over seeds, a line a method; below, fewshot against the better of probe and fine-tuning, paired."""
+    """Means over seeds with half the width of their 95 % interval, a line a method; below, fewshot against the better
+    of probe and fine-tuning, and each kind of fusion against what it adds to and its controls, paired."""
     rows = latest(read_rows(ROWS))
     found: dict[str, dict[str, dict[int, float]]] = {}
     for row in rows:
@@ -316,12 +340,56 @@ def table() -> None:
     lines = []
     for name, tasks in found.items():
         means = {t: spread(list(tasks[t].values())) for t in FILES if t in tasks}
-        cells = [f"{means[t].mean:.1f} ({means[t].deviation:.1f})" if t in means else "" for t in FILES]
+        cells = [with_interval(means[t]) if t in means else "" for t in FILES]
         average = sum(one.mean for one in means.values()) / len(means)
         lines.append([name, *cells, f"{average:.2f} of {len(means)}"])
     print(aligned(["method", *FILES, "mean"], lines))
     if {"fewshot", "probe", "finetune"} <= set(found):
         against(found)
+    lines = [
+        differences(found[name], found[rival], f"{name} - {rival}")
+        for name in found
+        for rival in rivals(name)
+        if rival in found and set(found[rival]) & set(found[name])
+    ]
+    if lines:
+        print()
+        print(aligned(["paired difference", "mean", "error", *FILES], lines))
+
+
+def with_interval(one: Spread) -> str:
+    return f"{one.mean:.1f}" if one.half_width is None else f"{one.mean:.1f} ±{one.half_width:.1f}"
+
+
+def rivals(name: str) -> list[str]:
+    """What a method is held against: of fusion what it adds to, and its controls."""
+    base, plus, part = name.partition("+")
+    kind, _, fusion = base.partition(".")
+    if base == "late":
+        return [f"{own}{plus}{part}" for own in ("layers", *SIDES) if own != "neighbours"]
+    if base == "fewshot":
+        return ["probe+dev", "layers+dev", "finetune+dev"]
+    if base == "concat":
+        return [f"prompt{plus}{part}"]
+    if not fusion or ":" in fusion:
+        return []
+    plain = "prompt" if kind == "fused-prompt" else "finetune"
+    head, comma, rest = base.partition(",")
+    controls = [f"{head}:{control}{comma}{rest}{plus}{part}" for control in CONTROLS]
+    return [f"{plain}{plus}{part}", *([f"{plain}+dev"] if fusion == "release" else []), *controls]
+
+
+def differences(first: dict[str, dict[int, float]], second: dict[str, dict[int, float]], name: str) -> list[str]:
+    """A line: the mean over tasks, its standard error with tasks as what is drawn, and every task's difference."""
+    seeds = {task: sorted(set(first[task]) & set(second[task])) for task in FILES if task in first and task in second}
+    pairs = [{t: [own[t][s] for s in seeds[t]] for t in seeds if seeds[t]} for own in (first, second)]
+    mean, error, by_task = paired(*pairs)
+    return [
+        name,
+        f"{mean:+.2f}",
+        "" if error is None else f"{error:.2f}",
+        *(f"{by_task[t]:+.1f}" if t in by_task else "" for t in FILES),
+    ]
 
 
 def against(found: dict[str, dict[str, dict[int, float]]]) -> None:
@@ -333,8 +401,8 @@ def against(found: dict[str, dict[str, dict[int, float]]]) -> None:
         better = max((probe[task], tuned[task]), key=lambda scores: sum(scores[s] for s in seeds))
         first[task], second[task] = [own[task][s] for s in seeds], [better[s] for s in seeds]
     mean, error, by_task = paired(first, second)
-    shown = "" if error is None else f" (standard error {error:.2f}, clustered by task)"
-    print(f"\nfewshot against the better of probe and finetune of each task: {mean:+.2f}{shown}")
+    doubt = "" if error is None else f" (standard error {error:.2f}, clustered by task)"
+    print(f"\nfewshot against the better of probe and finetune of each task: {mean:+.2f}{doubt}")
     print("  ".join(f"{task} {value:+.1f}" for task, value in by_task.items()))
 
 
