@@ -4,11 +4,11 @@
 
 Every candidate answers the same sentences from nothing, tokenisation included, 256 at a time: the frozen encoder alone
 (last layer only), a run with Frozen and a head, a run with Adapted and a head for one task and for five, all five from
-one encoding pass. Runs are untrained: answers cost the same. "textbook" is `transformers` on padded batches of 32 in
-file order, last layer only, fp32. Without --conllu the text is the manual that every Python carries. Figures are CPU
-seconds of one thread. Candidates take turns on every part of 256 sentences; a part's figure is the least of the rounds,
-which other work on the machine disturbs least, and the parts are added. Prints
-the parts as JSON, then the ratio of five tasks to one.
+one encoding pass, and one task with Adapted's wide products in bf16 (`adapter.compute`). Runs are untrained: answers
+cost the same. "textbook" is `transformers` on padded batches of 32 in file order, last layer only, fp32. Without
+--conllu the text is the manual that every Python carries. Figures are CPU seconds of one thread. Candidates take turns
+on every part of 256 sentences; a part's figure is the least of the rounds, which other work on the machine disturbs
+least, and the parts are added. Prints the parts as JSON, then the ratio of five tasks to one.
 """
 
 import argparse
@@ -41,6 +41,7 @@ OF_TEXT: dict[str, Callable[[str], str]] = {
 RATIOS = {
     "five tasks / one task": ("adapted_5", "adapted_1"),
     "adapted / bare encoder": ("adapted_1", "bare"),
+    "adapted bf16 / bare encoder": ("adapted_1_bf16", "bare"),
     "adapted / frozen": ("adapted_1", "frozen_1"),
     "frozen / bare encoder": ("frozen_1", "bare"),
     "textbook encoder / bare encoder": ("textbook", "bare"),
@@ -60,11 +61,13 @@ def documents_of(path: str | None, limit: int) -> tuple[list[Document], tuple[st
     return made, ("punct", "case", *OF_TEXT)
 
 
-def predictor(model: Pretrained, name: str, columns: Sequence[str], documents: Sequence[Document]) -> Predictor:
-    """An untrained run over the live encoder."""
+def predictor(
+    model: Pretrained, name: str, columns: Sequence[str], documents: Sequence[Document], compute: str = ""
+) -> Predictor:
+    """An untrained run over the live encoder; `compute` is the adapter's, by default the encoder's."""
     spec = model.spec()
     tasks = tuple(Tagging(column).learn(documents) for column in columns)
-    variant = Variant(name, compute=model.compute if model.compute == "bf16" else "fp32")
+    variant = Variant(name, compute=compute or ("bf16" if model.compute == "bf16" else "fp32"))
     return Predictor(Run(Aggregate.build(variant, spec, tasks).eval(), tasks, variant, spec), None, model)
 
 
@@ -109,6 +112,7 @@ def main() -> None:
     runs = {
         "frozen_1": predictor(model, "frozen", columns[:1], documents),
         "adapted_1": predictor(model, "adapted", columns[:1], documents),
+        "adapted_1_bf16": predictor(model, "adapted", columns[:1], documents, "bf16"),
         "adapted_5": predictor(model, "adapted", columns, documents),
     }
     calls: dict[str, Callable[[Sequence[Document]], object]] = {

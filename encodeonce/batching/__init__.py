@@ -4,6 +4,7 @@ from .batch import Batch, Choice
 from .cut import Cut
 from .encodings import Encodings
 from .examples import Examples, Source, Supervised
+from .laid_out import LaidOut
 from .plan import count_by_pieces, planned, planned_by_pieces
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Cut",
     "Encodings",
     "Examples",
+    "LaidOut",
     "Source",
     "Supervised",
     "count_by_pieces",

@@ -10,6 +10,7 @@ from .options import columns_option, format_option, json_option
 
 if TYPE_CHECKING:
     from ..types import Document
+    from .config import Config
 
 __all__ = ["debug_data"]
 
@@ -38,10 +39,13 @@ def debug_data(
     columns: dict[str, int | str] | None,
     as_json: bool,
 ) -> None:
-    """Counts, labels, repeats, overlap between splits, labels that training never has, words without pieces.
+    """Counts, labels, entities and relations, repeats, overlap between splits, labels that training never has, words
+    without pieces.
 
-    Give a config, or files: each FILE is a split of its own, --train, --dev and --test name theirs.
+    Give a config, whose tasks say which columns, or files: each FILE is a split of its own, --train, --dev and --test
+    name theirs.
     """
+    asked: list[str] = []
     splits = {name: given for name, given in (("train", train), ("dev", dev), ("test", test)) if given}
     if len(files) == 1 and files[0].endswith(".toml"):
         from .config import load
@@ -51,6 +55,7 @@ def debug_data(
         splits = {**{split: given for split, given in named.items() if given}, **splits}
         format, columns = format or config.data.format, columns or config.data.columns
         encoder = encoder or config.encoder
+        asked = _columns_of(config)
     else:
         splits |= {_split_name(file, splits): (file,) for file in files}
     if not splits:
@@ -66,8 +71,17 @@ def debug_data(
 
         model = Pretrained(encoder_name(encoder))
         pieces = {name: model.cut(found) for name, found in documents.items()}
-    found = diagnose(documents, chosen or _label_columns(documents), pieces=pieces)
+    found = diagnose(documents, chosen or asked or _label_columns(documents), pieces=pieces)
     click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found))
+
+
+def _columns_of(config: "Config") -> list[str]:
+    """The columns that a config's tasks read; an attribute is looked for in FEATS, which is no column of labels."""
+    from ..tasks import named
+
+    tasks = [named(name, **config.task.get(name, {})) for name in config.tasks]
+    columns = [str(getattr(task, "column", "")) for task in tasks]
+    return [column for column in dict.fromkeys(columns) if column and not column.startswith("feats:")]
 
 
 def _split_name(file: str, taken: dict[str, tuple[str, ...]]) -> str:

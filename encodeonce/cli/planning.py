@@ -151,9 +151,6 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     spec = steps.spec_of(config, model)
     own = contender(config)
     variants = _variants(config, own, spec)
-    method = own.method if own.reads_only else "adapted"
-    if method != own.method:
-        log.info("%s trains blocks of the encoder; adapted is what it is weighed against", own.method)
     counted = _Counted.of(splits, model, config.train.seed, clock)
     stored = _stored(config, spec, counted)
     log.info("calibrating for about %g s", budget)
@@ -169,10 +166,11 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
         cached[name] = rehearsal.cached(variant, CACHED * budget / len(variants), order).times(n_batches)
     live, left_out = rehearsal.live(model, own.settings().compute, LIVE * budget, order)
     measured = clock() - began - encoded.load
+    method, epoch = _weighed(own, spec, cached, live)
     seconds = _seconds(counted, stored, encoded, cached, live, left_out, measured)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
-    facts = _facts(method, settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
+    facts = _facts((method, epoch), settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
     return Forecast(
         encoder=steps.label_of(spec.encoder),
         method=method,
@@ -336,7 +334,30 @@ def _seconds(
     return Seconds(load, cut, encoded.whole, encoded.missing, cached, live, left_out, calibration)
 
 
-def _facts(method: str, epochs: int, stored: _Stored, largest: float, seconds: Seconds, sizes: Sequence[Size]) -> Facts:
+def _weighed(
+    own: Contender, spec: Spec, cached: Mapping[str, Estimate], live: Mapping[int, Estimate]
+) -> tuple[str, Estimate]:
+    """Whose epochs on stored views are compared with fine-tuning's, and one of them: the config's own method, be it one
+    that trains blocks above them (all tasks on the same ones), or Adapted where that reads none."""
+    settings = own.settings()
+    if not isinstance(settings, Variant):
+        plan = settings.plan(spec)
+        if plan.layers and plan.blocks:
+            return own.method, live[len(plan.blocks)]
+        log.info("%s reads no stored views; adapted is what it is weighed against", own.method)
+    method = own.method if own.reads_only else "adapted"
+    return method, cached[method]
+
+
+def _facts(
+    weighed: tuple[str, Estimate],
+    epochs: int,
+    stored: _Stored,
+    largest: float,
+    seconds: Seconds,
+    sizes: Sequence[Size],
+) -> Facts:
+    method, epoch = weighed
     return Facts(
         method=method,
         epochs=epochs,
@@ -348,7 +369,7 @@ def _facts(method: str, epochs: int, stored: _Stored, largest: float, seconds: S
         disk=stored.free,
         memory=_memory(),
         first=seconds.first.value,
-        cached=seconds.cached[method].value,
+        cached=epoch.value,
         live={depth: one.value for depth, one in seconds.live.items()},
     )
 

@@ -2,24 +2,28 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
+from math import isfinite
+from statistics import fmean
 from typing import Any
 
 from ..errors import ConfigError, DataError
 from ..types import Document, Pieces
+from .graph_report import SHOWN, GraphReport, graph_problems, graph_report
 from .spans import detect, to_spans
 
 __all__ = ["ColumnReport", "Diagnosis", "SplitReport", "diagnose"]
 
-SHOWN = 5
-"""Places named of each finding; counts are always of all."""
+MANY = 20
+"""More values than so many, all of them numbers, are numbers and no labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnReport:
     """One column in one split. `labels` by falling frequency; `missing` counts "_" and null; `unseen` are the labels
     that train never has, with their counts and first places. `scheme` and what follows are None where no spans are.
+    `numbers` are least, mean and greatest of a column of numbers, of which no value is unseen; else None.
     """
 
     labels: dict[str, int]
@@ -30,12 +34,14 @@ class ColumnReport:
     scheme_evidence: str | None = None
     spans: int | None = None
     spans_beginning_with_i: int | None = None
+    numbers: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
     """One split. `duplicates` are documents whose content was seen before in the split; `empty` have neither word nor
-    text. What comes from a tokenizer is None where none was given: `over_long` documents need more than one window.
+    text. `graphs` says what there is of entities and relations, None where there is nothing. What comes from a
+    tokenizer is None where none was given: `over_long` documents need more than one window.
     """
 
     documents: int
@@ -47,6 +53,7 @@ class SplitReport:
     duplicate_places: list[str]
     repeated_ids: int
     columns: dict[str, ColumnReport]
+    graphs: GraphReport | None = None
     pieces: int | None = None
     words_without_pieces: int | None = None
     words_without_pieces_places: list[str] = field(default_factory=list)
@@ -85,8 +92,19 @@ def diagnose(
     those of "train" where there is one. Raises ConfigError for a column no document has and for pieces of others.
     """
     known = {column: _labels_of(splits.get("train", ()), column) for column in columns}
+    numeric = {column for column in columns if _numeric(splits, column)}
     reports = {
-        name: _split(name, documents, columns, known if "train" in splits and name != "train" else {}, pieces)
+        name: _split(
+            name,
+            documents,
+            columns,
+            {column: known[column] for column in columns if column not in numeric}
+            if "train" in splits and name != "train"
+            else {},
+            numeric,
+            pieces,
+            splits.get("train") if name != "train" else None,
+        )
         for name, documents in splits.items()
     }
     for column in columns:
@@ -106,7 +124,9 @@ def _split(
     documents: Sequence[Document],
     columns: Sequence[str],
     known: Mapping[str, set[str]],
+    numeric: set[str],
     pieces: Mapping[str, Sequence[Pieces]] | None,
+    train: Sequence[Document] | None,
 ) -> SplitReport:
     seen: set[str] = set()
     repeated = []
@@ -117,19 +137,20 @@ def _split(
     empty = [document for document in documents if not document.words and not document.text.strip()]
     return SplitReport(
         documents=len(documents),
-        words=sum(len(document.words) for document in documents),
-        longest=max((len(document.words) for document in documents), default=0),
+        words=sum(map(_n_words, documents)),
+        longest=max(map(_n_words, documents), default=0),
         empty=len(empty),
         empty_places=_places(empty),
         duplicates=len(repeated),
         duplicate_places=_places(repeated),
         repeated_ids=len(documents) - len({document.id for document in documents}),
-        columns={column: _column(documents, column, known.get(column)) for column in columns},
+        columns={column: _column(documents, column, known.get(column), column in numeric) for column in columns},
+        graphs=graph_report(documents, train),
         **(_pieces(name, documents, pieces[name]) if pieces and name in pieces else {}),
     )
 
 
-def _column(documents: Sequence[Document], column: str, known: set[str] | None) -> ColumnReport:
+def _column(documents: Sequence[Document], column: str, known: set[str] | None, numeric: bool) -> ColumnReport:
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     missing = 0
@@ -142,6 +163,9 @@ def _column(documents: Sequence[Document], column: str, known: set[str] | None) 
             first.setdefault(str(label), document.place or document.id)
     unseen = {label: n for label, n in counts.most_common() if known is not None and label not in known}
     report = ColumnReport(dict(counts.most_common()), missing, unseen, {label: first[label] for label in unseen})
+    if numeric:
+        values = [float(label) for label, n in counts.items() for _ in range(n)]
+        return replace(report, numbers=(min(values), fmean(values), max(values)) if values else None)
     sequences = [document.columns[column] for document in documents if column in document.columns]
     try:
         scheme = detect(sequences)
@@ -180,7 +204,28 @@ def _pieces(name: str, documents: Sequence[Document], pieces: Sequence[Pieces]) 
 def _values(document: Document, column: str) -> Sequence[Any]:
     if column in document.columns:
         return document.columns[column]
-    return (document.meta[column],) if column in document.meta else ()
+    value = document.meta.get(column, ())
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _numeric(splits: Mapping[str, Sequence[Document]], column: str) -> bool:
+    """Whether a field of documents holds numbers: more than `MANY` values, and nothing else."""
+    seen = {
+        str(value)
+        for documents in splits.values()
+        for document in documents
+        if column not in document.columns
+        for value in _values(document, column)
+        if value not in (None, "_")
+    }
+    try:
+        return len(seen) > MANY and all(isfinite(float(value)) for value in seen)
+    except ValueError:
+        return False
+
+
+def _n_words(document: Document) -> int:
+    return len(document.words) or len(document.text.split()) + len(document.pair.split())
 
 
 def _labels_of(documents: Sequence[Document], column: str) -> set[str]:
@@ -213,6 +258,8 @@ def _problems(reports: Mapping[str, SplitReport], overlap: Mapping[str, int]) ->
             yield f"{name}: {split.repeated_ids:,} documents have an id that is used before"
         for column, report in split.columns.items():
             yield from _column_problems(name, column, report)
+        if split.graphs is not None:
+            yield from graph_problems(name, split.graphs)
     yield from _schemes_that_differ(reports)
     for pair, count in overlap.items():
         if count:
@@ -256,8 +303,14 @@ def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
     if split.pieces is not None:
         yield f"  pieces: {split.pieces:,}, {split.pieces / max(split.words, 1):.2f} a word"
     for column, report in split.columns.items():
+        if report.numbers is not None:
+            least, mean, greatest = report.numbers
+            yield f"  {column}: numbers from {least:g} to {greatest:g}, {mean:.4g} on average"
+            continue
         shown = ", ".join(f"{label} {count:,}" for label, count in [*report.labels.items()][:12])
         more = f", ... ({len(report.labels)} labels)" if len(report.labels) > 12 else ""
         yield f"  {column}: {shown}{more}"
         if report.scheme:
             yield f"  {column}: {report.spans:,} spans, {report.scheme} ({report.scheme_evidence})"
+    if split.graphs is not None:
+        yield from split.graphs.lines()

@@ -3,7 +3,7 @@
 Making one reads a small config; hashes are read when asked for, the tokenizer at the first cut, the weights at the
 first vector. Neither torch nor transformers is imported before the step that needs it.
 
-Axes: L views   T rows of an item   D width
+Axes: L views   T rows of an item   P rows of all items of a batch   D width
 """
 
 import logging
@@ -24,6 +24,8 @@ from . import checkpoint
 from .shape import shape_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from .masked_lm import MaskedLM
     from .pieces import Cutter
     from .prompter import Prompter
@@ -236,21 +238,37 @@ class Pretrained:
         from .encode import encode
 
         chosen = self.layers(layers)
-        if not pieces:
-            return
+        if pieces:
+            yield from encode(self._running, pieces, chosen, **self._form())
+
+    def encode_together(
+        self, pieces: Sequence[Pieces], layers: str | int | Sequence[int] = "all", dtype: str = "fp32"
+    ) -> "Iterator[tuple[list[int], Tensor]]":
+        """As `encode`, a batch at a time: the items of one, and their views end to end, fp32 [L, P, D], rounded to what
+        a store of `dtype` (fp32, fp16, bf16) keeps. The memory is used again: the next batch overwrites the views."""
+        import torch
+
+        from .encode import encode_together
+
+        chosen, types = self.layers(layers), {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+        if pieces:
+            yield from encode_together(self._running, pieces, chosen, rounded=types[dtype], **self._form())
+
+    @property
+    def _running(self) -> "Stack":
         if self._fast is None:
             self._fast = self._quickened()
-        padding = int(self.config.get("pad_token_id") or 0)
-        yield from encode(
-            self._fast,
-            pieces,
-            chosen,
-            budget=self.batch_pieces,
-            padding=padding,
-            half=self.compute == "bf16",
-            first_position=self.first_position,
-            segment=self.segment,
-        )
+        return self._fast
+
+    def _form(self) -> dict[str, Any]:
+        """In what batches and at what place of the input pieces are shown."""
+        return {
+            "budget": self.batch_pieces,
+            "padding": int(self.config.get("pad_token_id") or 0),
+            "half": self.compute == "bf16",
+            "first_position": self.first_position,
+            "segment": self.segment,
+        }
 
     def _quickened(self) -> "Stack":
         """A copy that is only run: on a GPU where there is one, else with products by the fastest exact library."""

@@ -3,14 +3,16 @@
 The rows are all pieces of an item, special ones included, and all of them are filtered and pooled. The tables are those
 of words: a word stands where its first piece stands, so the paper's cells of other pieces hold no gold and can make no
 word's prediction, and are left out. Entity (i, j) is that of words i ... j; relation (i, j) that between an entity that
-begins at word i and one that begins at word j.
+begins at word i and one that begins at word j. The loss reads every pair of words; a prediction can only relate words
+where entities were found to begin, so no other pair is scored for it.
 
 Axes: R rows of all items, end to end   D width   W words of all items   N cells of a table   E entity types
-T relation types   G gold entities and relations of all items
+T relation types   G gold entities and relations of all items   K chosen words of all items   M cells of their pairs
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -27,26 +29,47 @@ from ..nn.rows import Rows
 from ..spans import Span
 from . import Head
 
-__all__ = ["PartitionFilterNetwork", "ENTITY", "RELATION", "Tables"]  # noqa: RUF022 (found by name: the class first)
+__all__ = ["PartitionFilterNetwork", "ENTITY", "RELATION", "Pairs", "Tables"]  # noqa: RUF022 (found by name: the class first)
 
 ENTITY, RELATION = 0, 1
 """First column of a gold row: which table it is in."""
 
 
+Pairs = Callable[[Int[np.ndarray, " K"], tuple[int, ...]], tuple[Float[Tensor, "M T"], Cells]]
+"""Chosen words, as they count through the batch, and how many each item has -> the relation table of them alone: a
+logit for every type in every cell, and the cells, whose rows and columns count the chosen words."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """A logit for every type in every cell; `counts[b]` is the number of words of item b."""
+    """A logit for every type in every cell; `counts[b]` is the number of words of item b.
+
+    The relation table is made when it is asked for: `pairs` scores the pairs of some words, `relations` are all.
+    """
 
     entities: Float[Tensor, "N E"]
-    relations: Float[Tensor, "M T"]
     entity_cells: Cells
-    relation_cells: Cells
     counts: tuple[int, ...]
+    pairs: Pairs
 
     @property
     def first_words(self) -> Int[np.ndarray, " B"]:
         """The number of each item's first word in the batch."""
         return np.cumsum((0, *self.counts))[:-1].astype(np.int64)
+
+    @property
+    def relations(self) -> Float[Tensor, "M T"]:
+        """Logits of all pairs of words."""
+        return self._related[0]
+
+    @property
+    def relation_cells(self) -> Cells:
+        """The cells of `relations`."""
+        return self._related[1]
+
+    @cached_property
+    def _related(self) -> tuple[Tensor, Cells]:
+        return self.pairs(np.arange(sum(self.counts)), self.counts)
 
 
 class PartitionFilterNetwork(Head):
@@ -95,16 +118,14 @@ class PartitionFilterNetwork(Head):
         words = torch.from_numpy(np.flatnonzero(begins)).to(vectors.device)
         # without a limit the longest item's length is one: only order is asked for
         spans = Cells.of(counts, self.longest or max(counts, default=1) or 1)
-        pairs = Cells.of(counts)
         kept = self.filter(self.dropout(vectors), rows.lengths)
-        of_words = (rows.lengths, words, counts)
-        return Tables(
-            self.entity_table(kept.entity, kept.shared, *of_words, spans),
-            self.relation_table(kept.relation, kept.shared, *of_words, pairs),
-            spans,
-            pairs,
-            counts,
-        )
+
+        def pairs(chosen: Int[np.ndarray, " K"], n_chosen: tuple[int, ...]) -> tuple[Tensor, Cells]:
+            cells, read = Cells.of(n_chosen), words[torch.from_numpy(chosen).to(words.device)]
+            return self.relation_table(kept.relation, kept.shared, rows.lengths, read, n_chosen, cells), cells
+
+        entities = self.entity_table(kept.entity, kept.shared, rows.lengths, words, counts, spans)
+        return Tables(entities, spans, counts, pairs)
 
     def loss(self, scores: Tables, gold: Int[Tensor, "G 4"], counts: tuple[int, ...]) -> Float[Tensor, ""]:
         """Binary cross-entropy in nats, SUMMED over all cells and types of both tables.
@@ -131,23 +152,25 @@ class PartitionFilterNetwork(Head):
 
         Of several entities that begin at one word the most probable one is the relation's end.
         """
-        graphs: list[tuple[list[tuple[float, Span]], list[Relation]]] = [([], []) for _ in scores.counts]
         first = scores.first_words
         owner = np.repeat(np.arange(len(first)), scores.counts)
+        found: list[list[tuple[float, Span]]] = [[] for _ in scores.counts]
         for row, column, type_, logit in _positive(scores.entities, scores.entity_cells):
             b = owner[row]
-            graphs[b][0].append((logit, Span(self.labels[type_], int(row - first[b]), int(column - first[b]) + 1)))
-        for entities, _ in graphs:
-            entities.sort(key=lambda found: (found[1].start, found[1].stop, found[1].type))
-        begins = [_most_probable(entities) for entities, _ in graphs]
-        for row, column, type_, _ in _positive(scores.relations, scores.relation_cells):
-            b = owner[row]
-            head, tail = begins[b].get(int(row - first[b])), begins[b].get(int(column - first[b]))
-            if head is not None and tail is not None:
-                graphs[b][1].append(Relation(self.relations[type_], head, tail))
+            found[b].append((logit, Span(self.labels[type_], int(row - first[b]), int(column - first[b]) + 1)))
+        for entities in found:
+            entities.sort(key=lambda one: (one[1].start, one[1].stop, one[1].type))
+        begins = [_most_probable(entities) for entities in found]
+        told: list[list[Relation]] = [[] for _ in scores.counts]
+        ends = [(b, number) for b, own in enumerate(begins) for number in own.values()]
+        if ends:
+            words = np.array([first[b] + word for b, own in enumerate(begins) for word in own], dtype=np.int64)
+            for row, column, type_, _ in _positive(*scores.pairs(words, tuple(map(len, begins)))):
+                b, head = ends[row]
+                told[b].append(Relation(self.relations[type_], head, ends[column][1]))
         return [
-            Graph(tuple(span for _, span in entities), tuple(sorted(told, key=lambda r: (r.head, r.tail, r.type))))
-            for entities, told in graphs
+            Graph(tuple(span for _, span in entities), tuple(sorted(own, key=lambda r: (r.head, r.tail, r.type))))
+            for entities, own in zip(found, told, strict=True)
         ]
 
 

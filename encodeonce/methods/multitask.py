@@ -4,6 +4,7 @@ Axes: L views   P rows of all items   R rows that a head sees   D width   C clas
 """
 
 import hashlib
+import json
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from ..batching.buffers import Buffers
 from ..errors import ConfigError
 from ..heads import Head
 
-__all__ = ["Multitask", "Part", "checked", "start_seed"]
+__all__ = ["Multitask", "Part", "checked", "settings_of", "start_seed"]
 
 
 class Part(nn.Module):
@@ -44,9 +45,16 @@ class Multitask(nn.Module):
     (up to dropout, whose random numbers they draw from one stream).
 
     `layers` are the view numbers that are read. `read_ahead` batches are read by a background thread; 0 reads in line.
+    `settings` are what the parts were made by (`settings_of`).
     """
 
-    def __init__(self, parts: Mapping[str, Part], layers: Sequence[int], read_ahead: int = 1) -> None:
+    def __init__(
+        self,
+        parts: Mapping[str, Part],
+        layers: Sequence[int],
+        read_ahead: int = 1,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         if not parts:
             raise ConfigError("no task: give at least one, such as 'upos'.")
@@ -54,6 +62,11 @@ class Multitask(nn.Module):
         self.names = tuple(parts)
         self.layers = tuple(layers)
         self.read_ahead = read_ahead
+        self.settings = dict(settings or {})
+
+    def described(self) -> dict[str, Any]:
+        """What weights do not say: rates of dropout, number types, which rows a head sees."""
+        return self.settings
 
     def part(self, name: str) -> Part:
         """The part of one task."""
@@ -143,7 +156,7 @@ class Multitask(nn.Module):
 
     def _ahead(self, examples: Examples, plan: Sequence[np.ndarray], size: int | float) -> Iterator[Batch]:
         """The planned batches; `size` is the mean number of items."""
-        return ahead(self._read(examples, plan, size), self.read_ahead)
+        return ahead(self._read(examples, plan, size), self.read_ahead if len(plan) > 1 else 0)
 
     def _read(self, examples: Examples, plan: Sequence[np.ndarray], size: int | float) -> Iterator[Batch]:
         pieces = frozenset(self.part(name).piece for name in self.names)
@@ -173,6 +186,14 @@ def checked(tasks: Sequence[Supervised]) -> Sequence[Supervised]:
         if not task.labels:
             raise ConfigError(f"task {task.name!r} has no labels yet: task = task.learn(train_documents).")
     return tasks
+
+
+def settings_of(method: Mapping[str, Any], tasks: Sequence[Supervised]) -> dict[str, Any]:
+    """A method's settings, and those of its tasks' heads, as plain JSON values."""
+    heads = {task.name: {"head": task.head, "piece": task.piece, **task.head_options} for task in tasks}
+    plain = json.loads(json.dumps({**method, "tasks": heads}))
+    assert isinstance(plain, dict)
+    return plain
 
 
 def start_seed(seed: int, name: str) -> int:

@@ -3,20 +3,21 @@
 Live vectors are rounded as the store would have rounded them (fp16, bf16), so that a text has one answer wherever its
 vectors come from. An int8 store's scales depend on the items stored beside a text; there, live vectors stay fp32.
 
-Axes: L views   T rows of one item   D width
+Axes: L views   P rows of all items   D width
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ..batching import Cut, Encodings, Source
+from ..batching import Cut, LaidOut, Source
 from ..errors import NotStored
-from ..types import Document, Encoding, Pieces, Spec
+from ..types import Document, Pieces, Spec
 from .bundle import Run, check_spec
 
 __all__ = ["LiveEncoder", "Predictor", "StoredViews"]
@@ -24,9 +25,10 @@ __all__ = ["LiveEncoder", "Predictor", "StoredViews"]
 log = logging.getLogger("encodeonce")
 
 CHUNK = 256
-"""Documents encoded live before they are answered: bounds memory."""
+"""Documents that the encoder is given at once, so that its batches hold texts of like length."""
 
-ROUNDED = {"fp16": torch.float16, "bf16": torch.bfloat16}
+ROUNDED = ("fp16", "bf16")
+"""Stored types that live vectors are rounded to."""
 
 
 @runtime_checkable
@@ -40,7 +42,13 @@ class LiveEncoder(Protocol):
         """Documents -> pieces."""
 
     def encode(self, pieces: Sequence[Pieces], layers: Any = "all") -> Iterator[tuple[int, np.ndarray]]:
-        """`(position, fp32 [L, T, D])` once a position, in any order."""
+        """`(position, fp32 [L, T, D])` once a position, in any order: what fills a store."""
+
+    def encode_together(
+        self, pieces: Sequence[Pieces], layers: Any = "all", dtype: str = "fp32"
+    ) -> Iterator[tuple[list[int], Tensor]]:
+        """Positions, each once in any order, and their views end to end, fp32 [L, P, D], rounded to `dtype`; the memory
+        may be used again for those that follow."""
 
 
 @runtime_checkable
@@ -79,11 +87,12 @@ class Predictor:
     ) -> list[dict[str, Any]]:
         """For each document, in order, an answer a task: a label a word, or one answer for the whole document.
 
-        A string is a text and two are a pair; tasks that label words need documents of words. With `probabilities`, an
-        answer is a pair of the prediction and {label: probability}. A document of no words and no text gets no answer:
-        () from tasks that label words, None from the others, which is logged. Raises NotStored for a text that no store
-        holds where there is no encoder, DataError for one that a task cannot answer for, ConfigError where a head has
-        no probabilities.
+        A string is a text and two are a pair; tasks that label words need documents of words. `size` documents are
+        answered at once, those that are encoded live as many as the encoder was shown at once. With `probabilities`,
+        an answer is a pair of the prediction and {label: probability}. A document of no words and no text gets no
+        answer: () from tasks that label words, None from the others, which is logged. Raises NotStored for a text that
+        no store holds where there is no encoder, DataError for one that a task cannot answer for, ConfigError where a
+        head has no probabilities.
         """
         shown = [as_document(one, i) for i, one in enumerate(documents)]
         tasks = self.run.tasks
@@ -96,47 +105,52 @@ class Predictor:
         if empty and not all(task.needs_words for task in tasks):
             first = shown[empty[0]]
             log.warning("%d texts are empty and get no answer, the first: %s", len(empty), first.place or first.id)
-        live = self._not_stored([shown[i] for i in asked])
-        stored = [i for i in asked if shown[i].key not in live]
-        fresh = [i for i in asked if shown[i].key in live]
+        alike: dict[str, list[int]] = {}
+        for i in asked:
+            alike.setdefault(shown[i].key, []).append(i)
+        fresh = self._not_stored(shown, alike)
+        live = set(fresh)
+        stored = [i for key, places in alike.items() if key not in live for i in places]
         if stored:
             assert self.store is not None
-            self._answer(self.store, shown, stored, size, probabilities, answers)
+            self._answer(self.store, shown, sorted(stored), size, probabilities, answers)
         for start in range(0, len(fresh), CHUNK):
-            chunk = fresh[start : start + CHUNK]
-            self._answer(self._encoded([shown[i] for i in chunk]), shown, chunk, size, probabilities, answers)
+            chunk = {key: alike[key] for key in fresh[start : start + CHUNK]}
+            for source, places in self._encoded(shown, chunk):
+                at_once = len(places) if self.run.method.layers else size
+                self._answer(source, shown, places, at_once, probabilities, answers)
         self.hits += len(stored)
-        self.misses += len(fresh)
+        self.misses += len(asked) - len(stored)
         return answers
 
-    def _not_stored(self, documents: Sequence[Document]) -> set[str]:
-        keys = [document.key for document in documents]
-        lacking: Sequence[int] = range(len(keys))
+    def _not_stored(self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]]) -> list[str]:
+        """Keys of the texts to encode. NotStored where there is no encoder to do it."""
+        keys = list(alike)
         if self.store is not None and self.run.method.layers:
-            lacking = self.store.missing(keys)
-        live = {keys[i] for i in lacking}
-        if live and self.encoder is None:
-            first = documents[next(iter(lacking))]
+            keys = [keys[place] for place in self.store.missing(keys)]
+        if keys and self.encoder is None:
+            first = shown[alike[keys[0]][0]]
             raise NotStored(
-                f"{first.place or first.id}: {len(live)} of {len(set(keys))} texts are not stored and there is no "
+                f"{first.place or first.id}: {len(keys)} of {len(alike)} texts are not stored and there is no "
                 "encoder. Give the run's encoder, or encode them first."
             )
-        return live
+        return keys
 
-    def _encoded(self, documents: Sequence[Document]) -> Source:
-        """The views that the run reads, or piece ids where it reads none."""
+    def _encoded(
+        self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]]
+    ) -> Iterator[tuple[Source, list[int]]]:
+        """The views that the run reads, a batch of the encoder's at a time, while they are in the processor's cache,
+        and where in `shown` their texts are; all piece ids at once where it reads no view."""
         assert self.encoder is not None
-        layers, dtype = self.run.method.layers, ROUNDED.get(self.run.spec.dtype)
-        distinct = list({document.key: document for document in documents}.values())
-        pieces = self.encoder.cut(distinct)
+        layers, places, dtype = self.run.method.layers, list(alike.values()), self.run.spec.dtype
+        pieces = self.encoder.cut([shown[own[0]] for own in places])
         if not layers:
-            return Cut(self.run.spec, pieces)
-        encodings = []
-        for i, states in self.encoder.encode(pieces, list(layers)):
-            if dtype is not None:
-                states = torch.from_numpy(states).to(dtype).float().numpy()
-            encodings.append(Encoding(pieces[i].key, states, pieces[i].word))
-        return Encodings(replace(self.run.spec, layers=layers), encodings)
+            yield Cut(self.run.spec, pieces), [i for own in places for i in own]
+            return
+        spec = replace(self.run.spec, layers=layers)
+        kept_as = dtype if dtype in ROUNDED else "fp32"
+        for items, views in self.encoder.encode_together(pieces, list(layers), kept_as):
+            yield LaidOut(spec, [pieces[i] for i in items], views), [j for i in items for j in places[i]]
 
     def _answer(
         self,

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor, nn
 
-__all__ = ["Scorer", "SizedByPieces", "SplitExamples", "Trainee", "TwoLevel"]
+__all__ = ["Described", "Scorer", "SizedByPieces", "SplitExamples", "Trainee", "TwoLevel"]
 
 
 @runtime_checkable
@@ -60,6 +60,14 @@ class SizedByPieces(Protocol):
 
     def batches_of_pieces(self, examples: Any, *, pieces: int, order: np.random.Generator) -> Iterator[Any]:
         """All examples once, about `pieces` pieces a batch; the order is drawn as in `Trainee.batches`."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A method that says how it was made: two can have the same weights by name and shape, and still be two methods."""
+
+    def described(self) -> Mapping[str, Any]:
+        """Its settings as plain JSON values, which a resumed run compares."""
 
 
 @runtime_checkable

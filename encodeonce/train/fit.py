@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ..errors import ConfigError, DataError, RunError
-from . import Scorer, SplitExamples, Trainee, TwoLevel
+from . import Described, Scorer, SplitExamples, Trainee, TwoLevel
 from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
@@ -297,6 +297,7 @@ class _Loop:
         settings = {key: value for key, value in self.settings.to_json().items() if key not in HARMLESS}
         return {
             "settings": settings,
+            "method": dict(self.method.described()) if isinstance(self.method, Described) else None,
             "train": self.train.fingerprint(),
             "dev": self.dev.fingerprint() if self.dev is not None else None,
             "upper": self.upper.upper.to_json() if self.upper is not None else None,

@@ -63,6 +63,16 @@ def test_counts_are_those_of_the_corpus(one: dict[str, Any], tiny: Path, corpus:
     assert one["store"]["missing"] == len(distinct)
 
 
+def test_a_method_that_trains_blocks_on_stored_views_is_weighed_itself(run: Run, config: Path) -> None:
+    found = planned(run, config, "--set", "method=live_mix", "--set", "finetune.live=1")
+    seconds = found["seconds"]
+    saved = seconds["live"]["2"]["value"] - seconds["live"]["1"]["value"]
+    assert found["method"] == "live_mix"
+    expected = None if saved <= 0 else pytest.approx(seconds["first"]["value"] / saved, rel=0.05)
+    assert found["break_even"]["epochs"] == expected
+    assert planned(run, config, "--set", "method=finetune")["method"] == "adapted"
+
+
 def test_bytes_are_what_encode_then_writes(run: Run, one: dict[str, Any], config: Path, tmp_path: Path) -> None:
     for size in one["sizes"]:
         assert (size["layers"], size["views"]) in {("all", 3), ("last", 1)}

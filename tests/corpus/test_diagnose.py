@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,6 +87,101 @@ def test_labels_of_documents_and_LABELS_2(cases: Path) -> None:
     assert "train: one example" in one.problems
     with pytest.raises(ConfigError, match=r"no document has a column or field 'topic'. There is: label"):
         diagnose({"train": read(cases / "LABELS-2-one.jsonl")}, ["topic"])
+
+
+GRAPHS = {
+    "train": [
+        # said twice; inside another and beginning alike; crossing
+        ("a b c d", [("P", 0, 1), ("P", 0, 1), ("Q", 0, 2), ("P", 1, 3)], [("r", 0, 1), ("r", 0, 1), ("s", 2, 2)]),
+        ("e f", [("Q", 1, 2)], []),
+        ("g", [], []),
+    ],
+    "dev": [
+        ("a b c d", [("P", 0, 3), ("Z", 3, 4)], [("t", 0, 1), ("r", 1, 0)]),
+        ("h i", [("P", 1, 3)], []),
+        ("h i", [("P", 1, 2)], [("r", 0, 4)]),
+    ],
+}
+
+
+def graphs_of(split: str) -> list[Document]:
+    def made(number: int, words: str, entities: Any, relations: Any) -> Document:
+        meta = {
+            "entities": [{"type": t, "start": a, "end": b} for t, a, b in entities],
+            "relations": [{"type": t, "head": a, "tail": b} for t, a, b in relations],
+        }
+        return Document(f"{split}{number}", tuple(words.split()), meta=meta, place=f"{split}:{number}")
+
+    return [made(number, *one) for number, one in enumerate(GRAPHS[split], 1)]
+
+
+def test_entities_and_relations_are_counted_and_their_faults_named() -> None:
+    found = diagnose({split: graphs_of(split) for split in GRAPHS})
+    train, dev = (found.splits[split].graphs for split in ("train", "dev"))
+    assert train is not None
+    assert dev is not None
+    assert (train.entities, train.relations) == ({"P": 3, "Q": 2}, {"r": 2, "s": 1})
+    assert (train.without_entities, train.without_relations, train.longest) == (1, 2, 2)
+    # distinct spans of the first: [0, 1) inside [0, 2), which crosses [1, 3)
+    assert (train.nested, train.crossing, train.begin_alike) == (1, 2, 2)
+    assert (train.repeated_entities, train.repeated_relations, train.loops) == (1, 1, 1)
+    assert (train.unseen_entities, train.too_long, train.broken) == ({}, 0, 0)
+    assert (dev.entities, dev.unseen_entities, dev.unseen_relations) == ({"P": 1, "Z": 1}, {"Z": 1}, {"t": 1})
+    assert (dev.too_long, dev.broken, dev.places["too_long"]) == (1, 2, ["dev:1"])
+    for line in (
+        "train: 1 entities are said twice (train:1)",
+        "train: 1 relations are of an entity with itself (train:1)",
+        "dev: 1 entities are longer than any of train, so no model trained on it finds them (dev:1)",
+        "dev: 1 entity types that train never has: Z 1 (dev:1)",
+        "dev: 1 relation types that train never has: t 1 (dev:1)",
+        "dev: 1 of 3 documents are in train too",
+    ):
+        assert line in found.problems
+    (broken,) = (problem for problem in found.problems if "not of their words" in problem)
+    assert broken.startswith("dev: 2 documents have entities")
+    assert "dev:2: entity 0: words 1 to 3" in broken
+    assert "dev:3: relation 0: 'tail' is entity 4" in broken
+    assert "entities: P 3, Q 2; 1 documents have none" in str(found)
+    assert json.loads(json.dumps(found.to_json()))["splits"]["dev"]["graphs"]["broken"] == 2
+    assert diagnose({"train": TRAIN}).splits["train"].graphs is None
+
+
+def test_counts_of_overlaps_equal_a_look_at_every_pair() -> None:
+    rng = np.random.default_rng(3)
+    documents, nested, crossing, alike = [], 0, 0, 0
+    for number in range(30):
+        starts = rng.integers(0, 8, size=5)
+        spans = sorted({(int(a), int(a + rng.integers(1, 5))) for a in starts})
+        words = [set(range(*span)) for span in spans]
+        for i, own in enumerate(words):
+            others = [other for j, other in enumerate(words) if j != i]
+            nested += any(own <= other for other in others)
+            crossing += any(own & other and own - other and other - own for other in others)
+            alike += any(min(own) == min(other) for other in others)
+        entities = [{"type": "P", "start": a, "end": b} for a, b in spans]
+        documents.append(Document(str(number), tuple("abcdefghijklm"), meta={"entities": entities}))
+    report = diagnose({"train": documents}).splits["train"].graphs
+    assert report is not None
+    assert (report.nested, report.crossing, report.begin_alike) == (nested, crossing, alike)
+
+
+def test_documents_labels_of_a_list_count_each_and_numbers_have_a_range() -> None:
+    def made(split: str, labels: list[list[str]], scores: list[float]) -> list[Document]:
+        pairs = zip(labels, scores, strict=True)
+        return [
+            Document(f"{split}{i}", text="a text", pair="b", meta={"t": t, "score": s})
+            for i, (t, s) in enumerate(pairs)
+        ]
+
+    train = made("train", [["x", "y"]] * 12 + [[]] * 13, [i / 4 for i in range(25)])
+    dev = made("dev", [["y", "z"], ["x"]], [0.3, 9.0])
+    found = diagnose({"train": train, "dev": dev}, ["t", "score"])
+    assert found.splits["train"].columns["t"].labels == {"x": 12, "y": 12}
+    assert found.splits["dev"].columns["t"].unseen == {"z": 1}
+    assert found.splits["train"].columns["score"].numbers == (0.0, 3.0, 6.0)
+    assert found.splits["dev"].columns["score"].unseen == {}
+    assert found.splits["dev"].words == 6
+    assert "score: numbers from 0 to 6, 3 on average" in str(found)
 
 
 def test_LABELS_1_unseen_labels_are_listed_once(cases: Path) -> None:

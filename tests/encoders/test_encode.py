@@ -110,6 +110,27 @@ def test_LONG_1_windows_equal_the_model_on_each_window(family: str, checkpoint: 
             )
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_a_batch_at_a_time_gives_the_same_views_rounded_as_a_store_rounds(
+    dtype: str, checkpoint: Callable[..., Path]
+) -> None:
+    """Items of several lengths in one batch, and items of several windows among them."""
+    model = Pretrained(checkpoint("bert"), window=16, overlap=5, batch_pieces=40)
+    pieces = model.cut(documents(9, 40) + documents(30, 7))
+    kind = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    expected = {i: torch.from_numpy(views).to(kind).float() for i, views in model.encode(pieces, [0, 2])}
+    seen, sizes = [], set()
+    for items, views in model.encode_together(pieces, [0, 2], dtype):
+        assert views.is_contiguous()
+        assert torch.equal(views, torch.cat([expected[i] for i in items], dim=1))
+        seen += items
+        sizes.add(len(items))
+        views.fill_(torch.nan)  # nobody counts on it any more
+    assert sorted(seen) == list(range(len(pieces)))
+    assert max(sizes) > 4
+    assert list(model.encode_together([])) == []
+
+
 def test_bf16_stays_within_its_precision(checkpoint: Callable[..., Path]) -> None:
     folder = checkpoint("bert")
     exact, half = Pretrained(folder), Pretrained(folder, compute="bf16")

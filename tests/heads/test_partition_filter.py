@@ -1,5 +1,7 @@
 """The network's tables against a dense table per item, and its loss and decoding against plain loops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from encodeonce.errors import ConfigError
 from encodeonce.graphs import Graph, Relation
-from encodeonce.heads.partition_filter import ENTITY, RELATION, PartitionFilterNetwork, Tables
+from encodeonce.heads.partition_filter import ENTITY, RELATION, Pairs, PartitionFilterNetwork, Tables
 from encodeonce.nn.pair_table import Cells
 from encodeonce.nn.rows import Rows
 from encodeonce.spans import Span
@@ -50,7 +52,17 @@ def filled(counts: tuple[int, ...], graphs: list[Graph], longest: int | None = N
         for relation in graph.relations:
             ends = [np.array([first + graph.entities[end].start]) for end in (relation.head, relation.tail)]
             relations[torch.from_numpy(pairs.at(*ends)), RELATIONS.index(relation.type)] = sure
-    return Tables(entities, relations, spans, pairs, counts)
+    return Tables(entities, spans, counts, given(relations, pairs))
+
+
+def given(relations: torch.Tensor, all_pairs: Cells) -> Pairs:
+    """Scores of pairs of chosen words, looked up in the table of all."""
+
+    def pairs(chosen: np.ndarray, n_chosen: tuple[int, ...]) -> tuple[torch.Tensor, Cells]:
+        cells = Cells.of(n_chosen)
+        return relations[torch.from_numpy(all_pairs.at(chosen[cells.row], chosen[cells.column]))], cells
+
+    return pairs
 
 
 GRAPHS = [
@@ -108,9 +120,7 @@ def test_A9_a_relation_needs_predicted_entities_at_both_ends() -> None:
     scores = filled((4,), [Graph((Span("P", 0, 1), Span("P", 2, 3)), (Relation("R1", 0, 1),))])
     lacking = scores.entities.clone()
     lacking[scores.entity_cells.at(np.array([2]), np.array([2]))] = -1.0
-    found = made().decode(
-        Tables(lacking, scores.relations, scores.entity_cells, scores.relation_cells, (4,)), Rows.of((4,))
-    )
+    found = made().decode(replace(scores, entities=lacking), Rows.of((4,)))
     assert found == [Graph((Span("P", 0, 1),), ())]
 
 
@@ -130,11 +140,12 @@ def test_one_half_is_not_more_probable_than_not() -> None:
 
 def test_decoding_equals_a_loop_over_dense_tables() -> None:
     head = made()
+    for table in (head.entity_table, head.relation_table):  # about every second cell says yes
+        table.out.weight.data.mul_(20)
+        table.out.bias.data.zero_()
     scores = head(5 * torch.randn(sum(map(len, WORDS)), WIDTH), rows_of())
-    scores.entities.data.mul_(20).sub_(scores.entities.mean())
-    scores.relations.data.mul_(20).sub_(scores.relations.mean())
     found = head.decode(scores, rows_of())
-    assert sum(len(graph.relations) for graph in found) > 0
+    assert 0 < sum(len(graph.relations) for graph in found) <= int((scores.relations > 0).sum())
     for item, graph in enumerate(found):
         entities, relations = dense(scores, item)
         n = scores.counts[item]
@@ -149,6 +160,30 @@ def test_decoding_equals_a_loop_over_dense_tables() -> None:
         assert {tuple(relation) for relation in graph.relations} == told
         assert len(graph.relations) == len(told)
         assert n == len({w for w in WORDS[item] if w >= 0})
+
+
+def test_pairs_of_chosen_words_are_scored_as_in_the_table_of_all() -> None:
+    head = made()
+    scores = head(torch.randn(sum(map(len, WORDS)), WIDTH), rows_of())
+    chosen = np.array([0, 2, 4, 5, 8])  # two words of the first item, none of the second, three of the third
+    logits, cells = scores.pairs(chosen, (2, 0, 3))
+    whole = scores.relation_cells.at(chosen[cells.row], chosen[cells.column])
+    assert len(logits) == 2 * 2 + 3 * 3
+    torch.testing.assert_close(logits, scores.relations[torch.from_numpy(whole)], atol=1e-6, rtol=1e-5)
+
+
+def test_only_pairs_of_words_where_entities_begin_are_scored_for_a_prediction() -> None:
+    asked = []
+    scores = filled((3, 1, 5), GRAPHS)
+
+    def pairs(chosen: np.ndarray, n_chosen: tuple[int, ...]) -> tuple[torch.Tensor, Cells]:
+        asked.append((chosen.tolist(), n_chosen))
+        return scores.pairs(chosen, n_chosen)
+
+    assert made().decode(replace(scores, pairs=pairs), Rows.of((3, 1, 5))) == made().decode(scores, Rows.of((3, 1, 5)))
+    assert asked == [([0, 1, 5, 6, 8], (2, 0, 3))]
+    assert made().decode(replace(filled((2,), [Graph()]), pairs=pairs), Rows.of((2,))) == [Graph()]
+    assert len(asked) == 1
 
 
 def test_A15_nothing_depends_on_the_items_beside() -> None:

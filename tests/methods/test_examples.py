@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encodeonce.batching import Encodings, Examples
+from encodeonce.batching import Encodings, Examples, LaidOut
 from encodeonce.batching.examples import Source, WordTable
-from encodeonce.errors import DataError, NotStored, StoreError
+from encodeonce.errors import ConfigError, DataError, NotStored, StoreError
 from encodeonce.heads import IGNORE
 from encodeonce.tasks import named
-from encodeonce.types import Document, Encoding
+from encodeonce.types import Document, Encoding, Pieces
 
 Corpus = Callable[..., tuple[list[Document], Encodings]]
 
@@ -100,6 +101,26 @@ def test_what_cannot_be_read_is_refused_by_place(make_corpus: Corpus) -> None:
     short = Encodings(memory.spec, [Encoding(longer.key, np.zeros((3, 3, 8), np.float32), np.array([-1, 0, -1]))])
     with pytest.raises(StoreError, match=rf"{len(longer.words)} words, but the store has pieces for 1 of them"):
         Examples.read(short, [longer])
+
+
+def test_items_that_lie_end_to_end_are_read_like_any_other_and_all_of_them_without_a_copy(make_corpus: Corpus) -> None:
+    documents, memory = make_corpus(5)
+    whole = memory.batch(np.arange(5))
+    words = [memory.word(i) for i in range(5)]
+    pieces = [
+        Pieces(document.key, np.zeros(len(word), np.int32), word, len(document.words), ((0, len(word), 0, len(word)),))
+        for document, word in zip(documents, words, strict=True)
+    ]
+    laid = LaidOut(memory.spec, pieces, whole.views)
+    assert isinstance(laid, Source)
+    assert laid.batch(np.arange(5)).views.data_ptr() == whole.views.data_ptr()
+    for index in ([0, 1, 2, 3, 4], [3, 1], [2, 2, 0], [4]):
+        found, expected = laid.batch(np.array(index)), memory.batch(np.array(index))
+        assert found.lengths == expected.lengths
+        assert torch.equal(found.views, expected.views)
+    assert [laid.word(int(i)).tolist() for i in laid.index([d.key for d in documents])] == [w.tolist() for w in words]
+    with pytest.raises(ConfigError, match=r"views \[1\] asked for"):
+        laid.batch(np.arange(5), [1])
 
 
 def test_a_fingerprint_names_what_changed(make_corpus: Corpus) -> None:

@@ -344,7 +344,7 @@ def test_a_run_does_not_go_on_as_another_design(checkpoint: Callable[..., Path],
         if allowed:
             fit(method, examples, scorers, settings, folder=tmp_path)
         else:
-            with pytest.raises(RunError, match=r"train.design.attention: '\(absent\)' then, 'no_mem2q' now"):
+            with pytest.raises(RunError, match=r"method.design.attention: '\(absent\)' then, 'no_mem2q' now"):
                 fit(method, examples, scorers, settings, folder=tmp_path)
 
 

@@ -111,7 +111,7 @@ class LiveTiny:
     """An encoder whose vectors are those of a Encodings."""
 
     def __init__(self, memory: Encodings, **changes: str) -> None:
-        self.memory, self.changes = memory, changes
+        self.memory, self.changes, self.at_once = memory, changes, 3
         self.encoded: list[str] = []
 
     def spec(self, layers: Any = "all", dtype: str = "fp16") -> Spec:
@@ -125,9 +125,19 @@ class LiveTiny:
         ]
 
     def encode(self, pieces: Sequence[Pieces], layers: Any = "all") -> Iterator[tuple[int, np.ndarray]]:
-        for i in sorted(range(len(pieces)), key=lambda i: -len(pieces[i])):
-            self.encoded.append(pieces[i].key)
-            yield i, self.memory.batch(self.memory.index([pieces[i].key]), layers).views.numpy()
+        raise AssertionError("nothing is kept")
+
+    def encode_together(
+        self, pieces: Sequence[Pieces], layers: Any = "all", dtype: str = "fp32"
+    ) -> Iterator[tuple[list[int], torch.Tensor]]:
+        order = sorted(range(len(pieces)), key=lambda i: -len(pieces[i]))
+        kinds = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+        for some in (order[start : start + self.at_once] for start in range(0, len(order), self.at_once)):
+            keys = [pieces[i].key for i in some]
+            self.encoded += keys
+            views = self.memory.batch(self.memory.index(keys), layers).views.to(kinds[dtype]).float()
+            yield some, views
+            views.fill_(torch.nan)  # the memory is another batch's now
 
 
 @pytest.mark.parametrize("field", ["weights", "config", "tokenizer", "window"])
@@ -226,11 +236,27 @@ def test_live_vectors_are_rounded_as_stored_ones(make_corpus: Corpus) -> None:
     run, documents, memory = trained(make_corpus)
     for dtype, kind in (("fp16", torch.float16), ("bf16", torch.bfloat16), ("fp32", torch.float32)):
         predictor = Predictor(replace(run, spec=replace(run.spec, dtype=dtype)), encoder=LiveTiny(memory))
-        live = predictor._encoded(documents)
-        expected = rounded(memory, kind)
-        for document in documents:
-            a, b = live.batch(live.index([document.key])), expected.batch(expected.index([document.key]))
-            assert torch.equal(a.views, b.views)
+        expected, seen = rounded(memory, kind), []
+        for live, places in predictor._encoded(documents, {d.key: [i] for i, d in enumerate(documents)}):
+            assert len(places) <= 3
+            for document in (documents[place] for place in places):
+                a, b = live.batch(live.index([document.key])), expected.batch(expected.index([document.key]))
+                assert torch.equal(a.views, b.views)
+            seen += places
+        assert sorted(seen) == list(range(len(documents)))
+
+
+def test_answers_do_not_depend_on_how_many_are_answered_at_once(make_corpus: Corpus) -> None:
+    run, documents, memory = trained(make_corpus)
+    asked = [*documents, *documents[::3]]
+    whole = Predictor(run, store=Partial(memory, {d.key for d in documents})).predict(asked, size=len(asked))
+    for size in (1, 3, 64):
+        encoder = LiveTiny(memory)
+        encoder.at_once = size
+        predictor = Predictor(run, encoder=encoder)
+        assert predictor.predict(asked) == whole
+        assert Predictor(run, store=Partial(memory, set(encoder.encoded))).predict(asked, size=size) == whole
+        assert (predictor.hits, predictor.misses) == (0, len(asked))
 
 
 def test_what_a_predictor_cannot_answer(make_corpus: Corpus) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from encodeonce.batching import Source
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import RunError
 from encodeonce.methods.finetune import Finetune, Tuning
@@ -51,6 +52,7 @@ DOCUMENTS = [
 READER = """
 import sys, json, numpy, torch
 from pathlib import Path
+from encodeonce.batching import Source
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.serve.bundle import load
 from encodeonce.serve.predictor import Predictor
@@ -62,7 +64,7 @@ encoder = Pretrained(folder)
 found = {}
 for name in sys.argv[5:]:
     run = load(Path(runs) / name, encoder)
-    source = Predictor(run, encoder=encoder)._encoded(documents)
+    ((source, _),) = Predictor(run, encoder=encoder)._encoded(documents, {d.key: [i] for i, d in enumerate(documents)})
     batch = next(iter(run.method.batches(run.method.read(source, documents), size=8, order=None)))
     with torch.no_grad():
         for task, scores in run.method.scores(batch, run.method.names).items():
@@ -88,11 +90,7 @@ def runs(encoder: Pretrained, tmp_path_factory: pytest.TempPathFactory) -> dict[
     made = {}
     for name, tuning in RUNS.items():
         method = Finetune.build(tuning, encoder, store.spec, tasks)
-        source = (
-            store
-            if method.layers
-            else Predictor(Run(method, tasks, tuning, store.spec), encoder=encoder)._encoded(DOCUMENTS)
-        )
+        source = store if method.layers else source_of(Run(method, tasks, tuning, store.spec), encoder)
         fit(method, method.read(source, DOCUMENTS, tasks), {task.name: task for task in tasks}, settings)
         run = Run(method.eval(), tasks, tuning, store.spec, training={"settings": settings.to_json()})
         save(run, folder / name)
@@ -100,8 +98,15 @@ def runs(encoder: Pretrained, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return made
 
 
+def source_of(run: Run, encoder: Pretrained) -> Source:
+    """What the run reads of all documents."""
+    alike = {document.key: [i] for i, document in enumerate(DOCUMENTS)}
+    ((source, _),) = Predictor(run, encoder=encoder)._encoded(DOCUMENTS, alike)
+    return source
+
+
 def logits(run: Run, encoder: Pretrained) -> dict[str, torch.Tensor]:
-    source = Predictor(run, encoder=encoder)._encoded(DOCUMENTS)
+    source = source_of(run, encoder)
     batch = next(iter(run.method.batches(run.method.read(source, DOCUMENTS), size=8, order=None)))
     with torch.no_grad():
         scores: dict[str, torch.Tensor] = run.method.scores(batch, run.method.names)

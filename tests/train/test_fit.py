@@ -192,6 +192,17 @@ def test_TRAIN2_a_changed_setting_or_data_is_refused_by_name(make_corpus: Corpus
     Job(make_corpus(12)).fit(replace(QUICK, logging_steps=9, save_steps=5), folder=tmp_path)
 
 
+def test_a_run_does_not_go_on_as_another_method_with_weights_of_the_same_shapes(
+    make_corpus: Corpus, tmp_path: Path
+) -> None:
+    Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
+    Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
+    with pytest.raises(RunError, match=r"differently, so .*: method.dropout: 0.0 then, 0.1 now\. Put it"):
+        Job(make_corpus(12), dropout=0.1).fit(QUICK, folder=tmp_path)
+    with pytest.raises(RunError, match=r"method.tasks.upos.piece: 'last' then, 'first' now"):
+        Job(make_corpus(12), piece="first").fit(QUICK, folder=tmp_path)
+
+
 def test_a_damaged_checkpoint_is_refused_by_file(make_corpus: Corpus, tmp_path: Path) -> None:
     Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
     (file,) = (tmp_path / "checkpoint").glob("*.safetensors")

@@ -8,7 +8,7 @@ from ...batching import Supervised
 from ...heads import Head
 from ...resolve import resolve
 from ...types import Spec
-from ..multitask import Multitask, Part, checked, start_seed
+from ..multitask import Multitask, Part, checked, settings_of, start_seed
 from .variant import Variant
 
 __all__ = ["Aggregate"]
@@ -30,4 +30,4 @@ class Aggregate(Multitask):
                 options = {"dropout": variant.dropout, "compute": variant.compute, **task.head_options}
                 head: Head = resolve("heads", task.head)(spec.width, task.labels, **options)
             parts[task.name] = Part(adapter, head, task.piece)
-        return cls(parts, variant.layers(spec), read_ahead)
+        return cls(parts, variant.layers(spec), read_ahead, settings_of(variant.to_json(), tasks))

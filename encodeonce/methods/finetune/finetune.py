@@ -18,7 +18,7 @@ from ...errors import DataError
 from ...heads import Head
 from ...resolve import resolve
 from ...types import Spec
-from ..multitask import Multitask, Part, checked, start_seed
+from ..multitask import Multitask, Part, checked, settings_of, start_seed
 from .live import Live
 from .tuning import Tuning
 
@@ -41,11 +41,12 @@ class Finetune(Multitask):
         parts: Mapping[str, Part],
         layers: Sequence[int],
         read_ahead: int = 1,
+        settings: Mapping[str, Any] | None = None,
         *,
         window: int,
         shared: bool = False,
     ) -> None:
-        super().__init__(parts, layers, read_ahead)
+        super().__init__(parts, layers, read_ahead, settings)
         self.window = window
         self.shared = shared
 
@@ -71,7 +72,8 @@ class Finetune(Multitask):
                 head: Head = resolve("heads", task.head)(spec.width, task.labels, **options)
             own = trunk or _adapter(tuning, encoder, spec, start_seed(seed, f"{task.name}/blocks"))
             parts[task.name] = Part(own, head, task.piece)
-        return cls(parts, plan.layers, read_ahead, window=spec.window, shared=tuning.shared)
+        settings = settings_of(tuning.to_json(), tasks)
+        return cls(parts, plan.layers, read_ahead, settings, window=spec.window, shared=tuning.shared)
 
     def modules_of(self) -> dict[str, nn.Module]:
         """A task's part by its name; a shared trunk with all heads under all names, joined by "+"."""

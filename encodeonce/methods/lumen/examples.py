@@ -52,7 +52,6 @@ class Cutting(Protocol):
 class ReadingExamples:
     """`passages` are the different ones of all questions, `of_question[n]` their numbers in the question's order.
 
-    `design` and `form` are those of the method that they were read for: another does not go on with its checkpoint.
     `index` says where each stands in `source`, `lengths` its rows, `characters` int [T, 2] what its rows stand for in
     the passage's own text (-1: nothing of it). `spans[n]` are gold rows, empty where no passage holds an answer, None
     where the question has no gold. `gold["answer"]` are the answers' texts.
@@ -62,8 +61,6 @@ class ReadingExamples:
     """
 
     source: Source
-    design: Design
-    form: str
     questions: tuple[Question, ...]
     passages: tuple[Passage, ...]
     question_ids: tuple[Int[np.ndarray, " _"], ...]
@@ -118,8 +115,6 @@ class ReadingExamples:
         answers = tuple(tuple(answer.text for answer in question.answers) for question in questions)
         return cls(
             source=source,
-            design=design,
-            form=form,
             questions=tuple(questions),
             passages=tuple(passages),
             question_ids=_question_ids(questions, encoder, design.question_pieces, form),
@@ -168,8 +163,6 @@ class ReadingExamples:
             "given": digest([own.tolist() for own in self.of_question]),
             "gold": digest([None if spans is None else spans.tolist() for spans in self.spans] + [self.gold]),
             "store": digest(sorted(self.source.spec.to_json().items())),
-            "form": self.form,
-            **{f"design.{name}": str(value) for name, value in self.design.chosen().items()},
         }
 
 

@@ -109,6 +109,11 @@ class Lumen(nn.Module):
             parts["reader"] = _reader(design, plan, encoder, parts, decoder)
         return cls(design, plan, parts, frozen, read_ahead, form, decoder)
 
+    def described(self) -> dict[str, Any]:
+        """Settings of the design that are not left as they are by default, and how passages are shown: two designs can
+        have the same weights by name and shape."""
+        return {"design": self.design.chosen(), "form": self.form}
+
     def modules_of(self) -> dict[str, nn.Module]:
         """Everything that is trained, as one."""
         return {TASK: self.parts}

@@ -43,7 +43,7 @@ class Refusion(Finetune):
 
     def __init__(self, plain: Finetune, part: Part) -> None:
         (name,) = plain.names
-        super().__init__({name: part}, plain.layers, plain.read_ahead, window=plain.window)
+        super().__init__({name: part}, plain.layers, plain.read_ahead, plain.settings, window=plain.window)
         # beside the registered modules: the plain method's parameters are this one's
         object.__setattr__(self, "_plain", plain)
         self._measured = False
@@ -70,6 +70,10 @@ class Refusion(Finetune):
         plain: Any = self._plain
         assert isinstance(plain, Finetune)
         return plain
+
+    def described(self) -> dict[str, Any]:
+        """The plain method's settings, and those of the fusion."""
+        return {**super().described(), "fusing": self.fusion.fusing.to_json()}
 
     def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
         """The plain method's, and "inside": ranks, masks, projections. The architecture is the upper level's."""
