@@ -1,10 +1,15 @@
 """One command from documents with a category column to an exported encoder: 2,000 triplets of ten-sentence documents.
 
-    python benchmarks/pretrain.py DOCUMENTS.jsonl [--set KEY=VALUE ...]     # writes benchmarks/results/pretrain.json
+    python benchmarks/pretrain.py DOCUMENTS.jsonl [--set KEY=VALUE ...]   # benchmarks/results/pretrain.json
+    python benchmarks/pretrain.py DOCUMENTS.jsonl --pace                  # benchmarks/results/pretrain-pace.json
 
 Documents are arXiv-like lines with text and category_path; abstracts of one category are joined until they have ten
 sentences. Threads are as the environment says (the target is ten minutes on two cores). Encoder: minilm-mlm where
 --set encoder= names it, sentence encoder: the packaged one.
+
+--pace measures its two parts alone, for a machine that is not quiet: CPU seconds, least of the repeats, of encoding a
+sentence and of training on a document (forward, backward, optimiser; 96 documents of ten sentences), with one thread
+and with two, and adds up what the command does of each. Reading, cutting, scoring and export are not in it.
 """
 
 import json
@@ -16,12 +21,26 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
+import torch
+
+from encodeonce.cli.quickstart import encoder_name
 from encodeonce.corpus import read
 from encodeonce.corpus.taxonomy import path_of
 from encodeonce.corpus.text import with_sentences
+from encodeonce.encoders.pooled import Pooled
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.methods.fastdoc.examples import DocumentBatch
+from encodeonce.methods.fastdoc.fastdoc import FastDoc
+from encodeonce.methods.fastdoc.objective import Objective
+from encodeonce.methods.fastdoc.sampling import triplets
+from encodeonce.methods.fastdoc.similarity import SharedGroup
+from encodeonce.nn.packed import Packed
 from encodeonce.report.results import surroundings
+from encodeonce.types import Document
 
-SENTENCES, TRIPLETS = 10, 2_000
+SENTENCES, TRIPLETS, HELD_OUT = 10, 2_000, 500
+BATCH, ENCODED, REPEATS = 96, 192, 3
 
 
 def joined(source: str, target: Path) -> int:
@@ -44,8 +63,9 @@ def main(source: str, *changes: str) -> None:
         folder = Path(name)
         n = joined(source, folder / "documents.jsonl")
         (folder / "config.toml").write_text(
-            'encoder = "quickstart"\nsentence_encoder = "quickstart"\n[data]\ntrain = "documents.jsonl"\n'
-            f"[sample]\nn = {TRIPLETS}\ndoubled = false\nn_held_out = 500\n",
+            'encoder = "quickstart"\nsentence_encoder = "quickstart"\noptions = { compute = "bf16" }\n'
+            '[data]\ntrain = "documents.jsonl"\n'
+            f"[sample]\nn = {TRIPLETS}\ndoubled = false\nn_held_out = {HELD_OUT}\n",
             encoding="utf-8",
         )
         command = [
@@ -75,5 +95,69 @@ def main(source: str, *changes: str) -> None:
     print(json.dumps(result, indent=1))
 
 
+def pace(source: str) -> None:
+    """Both parts with one thread and with two, and the sum for the whole command."""
+    with tempfile.TemporaryDirectory() as name:
+        joined(source, Path(name) / "documents.jsonl")
+        documents = list(with_sentences(read(Path(name) / "documents.jsonl")))
+    groups = [[" > ".join(path_of(document))] for document in documents]
+    keys = [document.key for document in documents]
+    train = [int(key[:8], 16) >= 0.1 * 16**8 for key in keys]
+    used = 0
+    for side, n in ((True, TRIPLETS), (False, HELD_OUT)):
+        own = [i for i, inside in enumerate(train) if inside is side]
+        rule = SharedGroup.of([keys[i] for i in own], [groups[i] for i in own])
+        used += len(np.unique(triplets(rule, n, 42 if side else 0).tuples))
+    some = [sentence for document in documents[:: len(documents) // 40] for sentence in document.sentences][:ENCODED]
+    base = Pretrained(encoder_name("quickstart"), overlap=0)
+    rows = Pooled(Pretrained(base.path, compute="bf16x3"))
+    cut = rows.cut([Document(str(n), sentences=(sentence,)) for n, sentence in enumerate(some)])
+    method = FastDoc(base.stack(), Objective.named("both", compute="bf16"), (9, 16, 113))
+    lengths = (SENTENCES,) * BATCH
+    vectors = torch.randn(1, sum(lengths), base.width)
+    batch = DocumentBatch(lengths, torch.zeros(3, BATCH // 3, 3, dtype=torch.long), Packed(vectors, lengths))
+    optimiser = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], lr=1e-6, fused=True)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        method.losses(batch, ["encoder"])["encoder"].backward()
+        optimiser.step()
+
+    found: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+    for repeat in range(REPEATS + 1):
+        for threads, taken in found.items():
+            torch.set_num_threads(threads)
+            began = time.process_time()
+            list(rows.encode(cut))
+            between = time.process_time()
+            step()
+            if repeat:
+                taken.append(((between - began) / len(some), (time.process_time() - between) / BATCH))
+    sums = {}
+    for threads, taken in found.items():
+        sentence, visit = (min(column) for column in zip(*taken, strict=True))
+        once, training = sentence * used * SENTENCES, visit * 3 * TRIPLETS
+        sums[str(threads)] = {
+            "cpu_seconds_a_sentence": sentence,
+            "cpu_seconds_a_visit": visit,
+            "encode_cpu_seconds": once,
+            "train_cpu_seconds": training,
+            "minutes_on_quiet_cores": (once + training) / threads / 60,
+        }
+    torch.set_num_threads(1)
+    result = {
+        "documents": used,
+        "sentences": used * SENTENCES,
+        "pieces_a_sentence": sum(len(text) for one in cut for text in one.texts) / len(some),
+        "visits": 3 * TRIPLETS,
+        "compute": {"encode": "bf16x3", "train": "bf16"},
+        "by_threads": sums,
+        "all": {str(threads): taken for threads, taken in found.items()},
+        **surroundings(),
+    }
+    Path(__file__).with_name("results").joinpath("pretrain-pace.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    pace(sys.argv[1]) if "--pace" in sys.argv else main(*sys.argv[1:])

@@ -16,6 +16,11 @@ class DocumentsSection(Section):
     format: str | None = Field(default=None, description="reader's name; by the file's ending where it is not given")
     columns: dict[str, int | str] | None = Field(default=None, description="where values stand: { text = 'body' }")
     path: str = Field(default="category_path", description="field of the category path: a list, or 'A > B'")
+    taxonomy: FileName | None = Field(
+        default=None,
+        description="taxonomy file (Google's, arXiv's, EuroVoc's): its paths in the place of the documents'",
+    )
+    min_cosine: float | None = Field(default=None, description="categories less similar to any leaf get no path")
     levels: int = Field(default=0, ge=0, description="levels of the path that are used, from the root; 0: all")
     split: str = Field(default="", description="field that says which documents are held out; none: held_out decides")
     held_out_name: str = Field(default="heldout", description="the field's value for those")

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from .pretrain_config import PretrainConfig
 from .pretrain_costs import encoding, masking, training
 from .pretrain_material import Material, check, paths_of, prepare, sampled
 from .pretrain_pace import Pace
+from .pretrain_taxonomy import placed
 from .quickstart import encoder_name
 from .steps import encode
 
@@ -64,7 +66,7 @@ class _Job:
         self.mask_id = -1
 
     def run(self) -> dict[str, Any]:
-        material = prepare(self.config, self.fields())
+        material, mapped = self.material()
         if self.agree(material):
             log.info("%s holds this run, finished", self.folder)
             return dict(json.loads((self.folder / "report.json").read_text()))
@@ -91,6 +93,7 @@ class _Job:
             "sample": sample.report.to_json(),
             "tuples": len(sample.tuples),
             "taxonomy": [] if taxonomy is None else taxonomy.statistics(paths),
+            "mapped": mapped,
             "norms": self.norms,
             "held_out": {
                 "tuples": 0 if held is None else len(held.tuples),
@@ -110,6 +113,15 @@ class _Job:
         return report
 
     # before
+
+    def material(self) -> tuple[Material, list[dict[str, Any]]]:
+        """The documents, in a taxonomy where one is given, and where their categories went."""
+        material, data = prepare(self.config, self.fields()), self.config.data
+        if data.taxonomy is None:
+            return material, []
+        n = len(material.train)
+        moved, found = placed([*material.train, *material.held_out], data, self.source)
+        return replace(material, train=moved[:n], held_out=moved[n:]), found
 
     def refuse(self) -> None:
         """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width."""
@@ -136,7 +148,7 @@ class _Job:
     def agree(self, material: Material) -> bool:
         """Keep what this run is made of, or compare it with that of the folder's checkpoint; whether it is finished."""
         chosen = self.config.model_dump(mode="json", exclude={"store", "encoder", "sentence_encoder"})
-        for section, names in (("data", ("train", "format", "columns")), ("train", HARMLESS)):
+        for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
             chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
         frozen = self.source.spec(dtype=self.config.dtype).to_json()
         now = {

@@ -20,7 +20,17 @@ from ..errors import ConfigError, DataError
 from ..types import Document
 from ._files import text_of
 
-__all__ = ["Mapped", "Taxonomy", "map_category", "names_of", "path_of", "read_taxonomy"]
+__all__ = [
+    "Mapped",
+    "Taxonomy",
+    "last_nodes",
+    "map_categories",
+    "map_category",
+    "names_of",
+    "path_of",
+    "read_taxonomy",
+    "spelled",
+]
 
 Path_ = tuple[str, ...]
 SEPARATOR = ">"
@@ -179,50 +189,57 @@ class Mapped:
     exact: bool
 
 
-def map_category(
-    category: str,
-    leaves: Sequence[Path_],
-    embed: Callable[[str], Float[np.ndarray, " V"] | None] | Mapping[str, Float[np.ndarray, " V"]],
-    min_cos: float | None = None,
-) -> Mapped:
+Embed = Callable[[str], Float[np.ndarray, " V"] | None] | Mapping[str, Float[np.ndarray, " V"]]
+
+
+def map_category(category: str, leaves: Sequence[Path_], embed: Embed, min_cos: float | None = None) -> Mapped:
     """The leaf that a category name belongs to (spec A8): of the same name, else of the nearest last two nodes.
 
     `embed` gives a word's vector (None, or absent: unknown, skipped) or, as a function, a sentence encoder's vector of
-    the whole string. Names are lower-cased and cut at everything but letters; ties go to the earlier leaf. Where no
-    word is known, or the cosine is under `min_cos`, the leaf is the empty path.
+    the whole string. Names are lower-cased and cut at everything but letters (`spelled`); ties go to the earlier leaf.
+    Where no word is known, or the cosine is under `min_cos`, the leaf is the empty path.
     """
+    return map_categories([category], leaves, embed, min_cos)[0]
+
+
+def map_categories(
+    categories: Sequence[str], leaves: Sequence[Path_], embed: Embed, min_cos: float | None = None
+) -> list[Mapped]:
+    """`map_category` of each, the leaves embedded once."""
     if not leaves:
         raise ConfigError("no leaves to map a category to: read_taxonomy(path) gives those of a file.")
-    wanted = _spelled(category)
-    for leaf in leaves:
-        if _spelled(leaf[-1]) == wanted:
-            return Mapped(category, leaf, 1.0, True)
-    query = _mean(category, embed)
-    best, near = -1, -2.0
-    for n, leaf in enumerate(leaves):
-        vector = _mean(" ".join(leaf[-2:]), embed)
-        if query is None or vector is None:
-            continue
-        cosine = float(query @ vector)
-        if cosine > near:
-            best, near = n, cosine
-    if best < 0 or (min_cos is not None and near < min_cos):
-        return Mapped(category, (), near if best >= 0 else 0.0, False)
-    return Mapped(category, leaves[best], near, False)
+    named = {spelled(leaf[-1]): leaf for leaf in reversed(leaves)}
+    asked = [name for name in dict.fromkeys(categories) if spelled(name) not in named]
+    vectors = [_mean(last_nodes(leaf), embed) for leaf in leaves] if asked else []
+    known = {n: vector for n, vector in enumerate(vectors) if vector is not None}
+    places, table = list(known), np.stack(list(known.values())) if known else np.zeros((0, 0))
+    found = {name: Mapped(name, named[spelled(name)], 1.0, True) for name in categories if spelled(name) in named}
+    for name in asked:
+        query = _mean(name, embed)
+        cosines = (table * query).sum(1) if query is not None and known else np.zeros(0)
+        best = int(cosines.argmax()) if len(cosines) else -1
+        near = float(cosines[best]) if best >= 0 else 0.0
+        far = best < 0 or (min_cos is not None and near < min_cos)
+        found[name] = Mapped(name, () if far else leaves[places[best]], near, False)
+    return [found[name] for name in categories]
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
+    """Lower-cased words of letters alone."""
     return " ".join(_WORD.findall(name.lower()))
 
 
-def _mean(
-    name: str, embed: Callable[[str], Float[np.ndarray, " V"] | None] | Mapping[str, Float[np.ndarray, " V"]]
-) -> Float[np.ndarray, " V"] | None:
+def last_nodes(leaf: Path_) -> str:
+    """What a leaf is compared by: the last two nodes of its path."""
+    return " ".join(leaf[-2:])
+
+
+def _mean(name: str, embed: Embed) -> Float[np.ndarray, " V"] | None:
     """The mean of the known words' vectors, scaled to length 1; of the whole string by a function."""
     if callable(embed):
-        vector = embed(_spelled(name))
+        vector = embed(spelled(name))
     else:
-        known = [embed[word] for word in _spelled(name).split() if word in embed]
+        known = [embed[word] for word in spelled(name).split() if word in embed]
         vector = np.mean(known, axis=0) if known else None
     norm = 0.0 if vector is None else float(np.linalg.norm(vector))
     return None if vector is None or norm == 0 else np.asarray(vector, np.float64) / norm

@@ -1,6 +1,7 @@
 """16-shot classification: ten tasks, five seeds, every baseline, control and `fewshot` itself; a row a cell, resumable.
 
     python experiments/fewshot/run.py METHOD... [--tasks sst2,mr] [--seeds 13,21] [--test-size 1000] [--steps 40]
+    python experiments/fewshot/run.py --config experiments/fewshot/roberta-large.toml [--dry-run]
     python experiments/fewshot/run.py --table
 
 Training examples are LM-BFF's own samples. A method's name says what it learns from: "probe" from the 16 a class of
@@ -16,6 +17,10 @@ there is one, and chooses the epoch. Groups: "vectors" (all probes and controls)
 "fused-prompts", "fused-tables" (the paper's Tables 3, 8, 9 and 10: queries, neighbours, slots, metric; the plain mean
 everywhere, whose effect no search hides), "all".
 
+A configuration changes any field of `Recipe`: other checkpoints (T5 writes its labels), the optimiser. `--dry-run`
+reads data, prompts and settings, counts cells and steps, checks label words and widths where the checkpoints are here,
+and trains nothing.
+
 Rows go to rows.jsonl beside this file; cells that are there are not run again. `value` is the task's score (accuracy,
 Matthews for CoLA, F1 for MRPC); times are CPU seconds of one thread. Needs the data folder beside the project.
 """
@@ -27,7 +32,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -37,45 +42,34 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from recipe import DATA, FILES, Recipe, recipe_of
+from tables import table
 
 from encodeonce.batching import Cut, Source
 from encodeonce.cli.quickstart import quickstart_folder
-from encodeonce.corpus.k_shot import SEEDS
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.integrations._fused import ARCHITECTURE_RATE, INSIDE_RATE, Neighbourhood
+from encodeonce.encoders.prompter import Prompter
+from encodeonce.integrations._fused import Neighbourhood
 from encodeonce.integrations._material import TextVectors, copies
 from encodeonce.integrations.few_shot import FewShot
-from encodeonce.methods.fewshot import PROBES, SIDES, Probe, prompted
+from encodeonce.methods.fewshot import PROBES, Probe, generated, prompted
 from encodeonce.methods.fewshot.probe import RIDGES
 from encodeonce.methods.fewshot.prompted import source_of
 from encodeonce.methods.finetune import Finetune, Tuning
-from encodeonce.methods.refusion import CONTROLS, FUSINGS, Fusing, Retrieved, instead, refusion
-from encodeonce.metrics.few_shot import Spread, paired, spread, task_score
+from encodeonce.methods.refusion import FUSINGS, Fusing, Retrieved, instead, refusion
+from encodeonce.metrics.few_shot import task_score
 from encodeonce.prompts import known
-from encodeonce.report.results import ResultsRow, append_row, latest, now, read_rows, surroundings
+from encodeonce.report.results import ResultsRow, append_row, now, read_rows, surroundings
 from encodeonce.report.table import aligned
 from encodeonce.store.search import Search
 from encodeonce.tasks import Task, named
 from encodeonce.train.evaluate import predicted
 from encodeonce.train.fit import fit
-from encodeonce.train.settings import Settings
 from encodeonce.train.upper import Upper
 from encodeonce.types import Document
 
 HERE = Path(__file__).parent
-SHARED = Path(os.environ.get("ENCODEONCE_SHARED", HERE.parents[1] / ".." / "shared"))
-DATA, MASKED = SHARED / "data", SHARED / "models" / "minilm-mlm"
 ROWS = HERE / "rows.jsonl"
-FILES = {
-    "sst2": ("glue/sst2_phrases/dev", "text_classification/sst2/train"),
-    **{t: (f"text_classification/{t}/test", f"text_classification/{t}/train") for t in ("mr", "cr", "mpqa", "subj")},
-    "trec": ("text_classification/trec/test", "text_classification/trec/train"),
-    "cola": ("glue/cola/dev", "glue/cola/train"),
-    "rte": ("glue/rte/dev", "glue/rte/train"),
-    "snli": ("glue/snli/test_sample", "glue/snli/train_sample"),
-    "mrpc": ("glue/mrpc/dev", "glue/mrpc/train"),
-}
-"""Task -> the file it is tested on, the file its unlabelled texts are from."""
 GROUPS = {
     "vectors": [name + part for name in PROBES if name != "cosine" for part in ("", "+dev")],
     "tuned": ["finetune", "finetune+dev"],
@@ -103,7 +97,7 @@ class Cell:
     dev: list[Document]
     test: list[Document]
     unlabelled: list[Document]
-    steps: int
+    recipe: Recipe
 
 
 def rows_of(name: str) -> list[Document]:
@@ -131,22 +125,18 @@ def material(task: str, test_size: int, unlabelled_size: int) -> tuple[list[Docu
     random.Random(0).shuffle(others)
     seen = {document.key for document in [*samples, *test]}
     distinct = {d.key: d for d in others if d.key not in seen and d.text.strip()}
-    return samples, test[:test_size], list(distinct.values())[:unlabelled_size]
+    return samples, test[: test_size or None], list(distinct.values())[: unlabelled_size or None]
 
 
 @cache
-def vectors() -> TextVectors:
-    return TextVectors(minilm(), HERE / "states")
+def vectors(encoder: str) -> TextVectors:
+    return TextVectors(pretrained(encoder), HERE / "states")
 
 
 @cache
-def minilm() -> Pretrained:
-    return Pretrained(quickstart_folder(), compute="bf16")
-
-
-@cache
-def masked() -> Pretrained:
-    return Pretrained(MASKED, compute="bf16")
+def pretrained(name: str) -> Pretrained:
+    """A checkpoint; "" is the packaged MiniLM."""
+    return Pretrained(name or quickstart_folder(), compute="bf16")
 
 
 def classes(cell: Cell) -> list[str]:
@@ -160,15 +150,16 @@ def one_hot(documents: Sequence[Document], labels: list[str]) -> np.ndarray:
 def by_probe(cell: Cell, name: str, both: bool) -> list[str]:
     """Probes and controls; with train alone, dev chooses the ridge under which its labels are likeliest."""
     labels, probe = classes(cell), PROBES[name]
-    corpus = vectors()(cell.unlabelled)
+    encoded = vectors(cell.recipe.encoder)
+    corpus = encoded(cell.unlabelled)
     keys = [document.key for document in cell.unlabelled]
 
     def said(trained: Any, documents: list[Document]) -> np.ndarray:
-        own: np.ndarray = trained.probabilities(vectors()(documents), copies(documents, keys))
+        own: np.ndarray = trained.probabilities(encoded(documents), copies(documents, keys))
         return own
 
     def learned(probe: Probe, documents: list[Document]) -> Any:
-        return probe.train(vectors()(documents), one_hot(documents, labels), corpus, copies(documents, keys))
+        return probe.train(encoded(documents), one_hot(documents, labels), corpus, copies(documents, keys))
 
     if both:
         best = learned(probe, [*cell.train, *cell.dev])
@@ -179,11 +170,6 @@ def by_probe(cell: Cell, name: str, both: bool) -> list[str]:
     return [labels[index] for index in said(best, cell.test).argmax(1)]
 
 
-def settings_of(cell: Cell, n: int, **rates: float) -> Settings:
-    batches = -(-n // 32)
-    return Settings(num_train_epochs=max(1, round(cell.steps / batches)), warmup_ratio=0.1, seed=cell.seed, **rates)
-
-
 def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> list[str]:
     """Fine-tuning with a classification head over the mean of all pieces."""
     task = named("label", kind="classification").learn([*cell.train, *cell.dev] if both else cell.train)
@@ -191,7 +177,8 @@ def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> li
     source = Cut(spec, model.cut(everyone(cell)))
     tuning = Tuning("finetune", dropout=0.0, compute="bf16")
     method = Finetune.build(tuning, model, spec, [task], cell.seed, read_ahead=0)
-    return learned(cell, both, method, source, task, fusion, learning_rate=2e-3, encoder_learning_rate=1e-4)
+    rates = {"learning_rate": cell.recipe.head_rate, "encoder_learning_rate": cell.recipe.encoder_rate}
+    return learned(cell, both, method, source, task, fusion, **rates)
 
 
 def everyone(cell: Cell) -> list[Document]:
@@ -206,25 +193,27 @@ def learned(
     method, upper = plain, None
     if fusion:
         fusing, control, metric = fusing_of(fusion)
-        near = Neighbourhood.of(cell.unlabelled, vectors(), metric).near(everyone(cell), fusing.k)
+        near = Neighbourhood.of(cell.unlabelled, vectors(cell.recipe.encoder), metric).near(everyone(cell), fusing.k)
         hidden = near.search if fusing.queries == "hidden" else None
         if hidden is None:
             source = Retrieved(source, instead(control, near, cell.seed) if control else near)
         elif control:
             raise SystemExit(f"{fusion}: a control stands in the place of neighbours found before, queries=input.")
         method = refusion(plain, fusing, near.search.width, search=hidden, seed=cell.seed)
-        rates = {**rates, "inside_learning_rate": INSIDE_RATE}
+        rates = {**rates, "inside_learning_rate": cell.recipe.inside_rate}
         if fusing.searched and both:
             raise SystemExit(f"{fusion}+dev: the search needs dev for itself.")
         if fusing.searched:
-            upper = Upper(method.read(source, cell.dev, [task]), learning_rate=ARCHITECTURE_RATE)
+            rate, decay = cell.recipe.architecture_rate, cell.recipe.architecture_decay
+            upper = Upper(method.read(source, cell.dev, [task]), learning_rate=rate, weight_decay=decay)
     train = [*cell.train, *cell.dev] if both else cell.train
     read = {
         name: method.read(source, own, [task])
         for name, own in (("train", train), ("dev", cell.dev), ("test", cell.test))
     }
-    settings = settings_of(cell, len(train), **rates)
-    fit(method, read["train"], {"label": task}, settings, dev=None if both else read["dev"], upper=upper)
+    settings = cell.recipe.settings(cell.seed, len(train), **rates)
+    dev = None if both or not cell.recipe.best_epoch else read["dev"]
+    fit(method, read["train"], {"label": task}, settings, dev=dev, upper=upper)
     return [answer["label"] for answer in predicted(method, read["test"])[0]]
 
 
@@ -243,22 +232,30 @@ def fusing_of(text: str) -> tuple[Fusing, str, str]:
 
 def by_prompt(cell: Cell, both: bool, texts_before: int = 0, fusion: str = "") -> list[str]:
     """The masked language model with the task's prompt; with texts before it, its nearest unlabelled ones."""
-    model, prompt, train = masked(), known()[cell.task], [*cell.train, *cell.dev] if both else cell.train
-    prompter = (
-        model.prompter(prompt)
-        if not texts_before
-        else model.prompter(type(prompt)(**{**prompt.to_json(), "max_pieces": 512}), 512)
-    )
-    task = named("label", kind="classification", piece="document-words").learn(train)
-    method = prompted(model, prompter, task, compute="bf16")
+    model, train = pretrained(cell.recipe.masked), [*cell.train, *cell.dev] if both else cell.train
+    prompter = prompter_of(model, cell.task, 512 if texts_before else None)
+    piece = "document" if prompter.written else "document-words"
+    task = named("label", kind="classification", piece=piece).learn(train)
+    make = generated if prompter.written else prompted
+    method = make(model, prompter, task, compute="bf16")
     before = neighbours(cell, everyone(cell), texts_before) if texts_before else ()
     source = source_of(model, prompter, everyone(cell), before)
-    return learned(cell, both, method, source, task, fusion, learning_rate=1e-4)
+    return learned(cell, both, method, source, task, fusion, learning_rate=cell.recipe.encoder_rate)
+
+
+def prompter_of(model: Pretrained, task: str, window: int | None = None) -> Prompter:
+    """The task's prompt for this checkpoint, with `window` for inputs as long as that."""
+    written = model.family == "t5"
+    prompt = known(written)[task]
+    if window is not None:
+        prompt = replace(prompt, max_pieces=window)
+    return model.prompter(prompt, window, written=written)
 
 
 def neighbours(cell: Cell, documents: list[Document], k: int) -> list[list[str]]:
     """The texts nearest to each document's first text among the unlabelled ones."""
-    corpus, own = vectors()(cell.unlabelled).text[:, -1], vectors()(documents).text[:, -1]
+    encoded = vectors(cell.recipe.encoder)
+    corpus, own = encoded(cell.unlabelled).text[:, -1], encoded(documents).text[:, -1]
     exclude = copies(documents, [document.key for document in cell.unlabelled])
     ids = Search(corpus, metric="cosine").find(own, k, exclude=exclude).ids
     return [[cell.unlabelled[i].text for i in line] for line in ids]
@@ -270,7 +267,8 @@ def by_fewshot(cell: Cell) -> list[str]:
     def shown(documents: list[Document]) -> list[Any]:
         return [(d.text, d.pair) if d.pair else d.text for d in documents]
 
-    model = FewShot(minilm(), store=HERE / "states", steps=cell.steps, seed=cell.seed)
+    encoder, steps = pretrained(cell.recipe.encoder), cell.recipe.steps
+    model = FewShot(encoder, store=HERE / "states", steps=steps, seed=cell.seed)
     labelled = [*cell.train, *cell.dev]
     model.fit(shown(labelled), [d.meta["label"] for d in labelled], unlabelled=shown(cell.unlabelled))
     with (HERE / "chosen.jsonl").open("a") as file:
@@ -286,142 +284,101 @@ def method_of(name: str) -> Callable[[Cell], list[str]]:
     if base in PROBES:
         return lambda cell: by_probe(cell, base, both)
     return {
-        "finetune": lambda cell: by_tuning(cell, both, minilm()),
-        "mlm_head": lambda cell: by_tuning(cell, both, masked()),
+        "finetune": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder)),
+        "mlm_head": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.masked)),
         "prompt": lambda cell: by_prompt(cell, both),
         "concat": lambda cell: by_prompt(cell, both, texts_before=8),
-        "fused": lambda cell: by_tuning(cell, both, minilm(), fusion),
+        "fused": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder), fusion),
         "fused-prompt": lambda cell: by_prompt(cell, both, fusion=fusion),
         "fewshot": by_fewshot,
     }[base]
 
 
-def run(names: list[str], tasks: list[str], seeds: list[int], args: argparse.Namespace) -> None:
+def cells(recipe: Recipe) -> Iterator[tuple[str, Cell, tuple[Any, ...]]]:
+    """Method, cell and the key of its row, for all that is not in rows.jsonl yet."""
     done = {row.cell for row in read_rows(ROWS)}
-    for task in tasks:
-        samples, test, unlabelled = material(task, args.test_size, args.unlabelled_size)
-        prompt = known()[task]
-        for name in names:
-            for seed in seeds:
-                own = {
-                    s: [d for d in samples if (d.meta["seed"], d.meta["split"]) == (seed, s)] for s in ("train", "dev")
-                }
-                cell = Cell(task, seed, own["train"], own["dev"], test, unlabelled, args.steps)
-                encoder = "minilm-mlm" if re.split(r"[+.]", name)[0] in MASKED_METHODS else "all-MiniLM-L6-v2"
-                began, wall = time.process_time(), now()
-                variant = f"test={args.test_size} unlabelled={len(unlabelled)} steps={args.steps}"
-                key = ("fewshot", task, task, encoder, name, variant, seed, "test", prompt.metric)
+    for task in recipe.tasks:
+        samples, test, unlabelled = material(task, recipe.test_size, recipe.unlabelled_size)
+        for name in recipe.methods:
+            prompts = re.split(r"[+.]", name)[0] in MASKED_METHODS
+            encoder = Path(recipe.masked).name if prompts else recipe.encoder or "all-MiniLM-L6-v2"
+            variant = f"test={recipe.test_size} unlabelled={len(unlabelled)} steps={recipe.steps}{recipe.config}"
+            for seed in recipe.seeds:
+                key = ("fewshot", task, task, encoder, name, variant, seed, "test", known()[task].metric)
                 if key in done:
                     continue
-                answers = method_of(name)(cell)
-                value = task_score([d.meta["label"] for d in test], answers, prompt.metric, prompt.positive)
-                row = ResultsRow(
-                    *key[:6],
-                    seed=seed,
-                    split="test",
-                    metric=prompt.metric,
-                    value=value,
-                    n=len(test),
-                    started=wall,
-                    train_s_total=round(time.process_time() - began, 2),
-                    **surroundings(),
+                train, dev = (
+                    [d for d in samples if (d.meta["seed"], d.meta["split"]) == (seed, s)] for s in ("train", "dev")
                 )
-                append_row(ROWS, row)
-                print(f"{task} {name} {seed}: {value:.1f} ({row.train_s_total} s)", flush=True)
+                yield name, Cell(task, seed, train, dev, test, unlabelled, recipe), key
 
 
-def table() -> None:
-    """Means over seeds with half the width of their 95 % interval, a line a method; below, fewshot against the better
-    of probe and fine-tuning, and each kind of fusion against what it adds to and its controls, paired."""
-    rows = latest(read_rows(ROWS))
-    found: dict[str, dict[str, dict[int, float]]] = {}
-    for row in rows:
-        found.setdefault(row.method, {}).setdefault(row.task, {})[int(row.seed or 0)] = row.value
-    lines = []
-    for name, tasks in found.items():
-        means = {t: spread(list(tasks[t].values())) for t in FILES if t in tasks}
-        cells = [with_interval(means[t]) if t in means else "" for t in FILES]
-        average = sum(one.mean for one in means.values()) / len(means)
-        lines.append([name, *cells, f"{average:.2f} of {len(means)}"])
-    print(aligned(["method", *FILES, "mean"], lines))
-    if {"fewshot", "probe", "finetune"} <= set(found):
-        against(found)
-    lines = [
-        differences(found[name], found[rival], f"{name} - {rival}")
-        for name in found
-        for rival in rivals(name)
-        if rival in found and set(found[rival]) & set(found[name])
-    ]
-    if lines:
-        print()
-        print(aligned(["paired difference", "mean", "error", *FILES], lines))
+def rehearse(recipe: Recipe) -> None:
+    """What would be trained, checked as far as it can be without training."""
+    here = {name: not name or Path(name, "config.json").is_file() for name in (recipe.encoder, recipe.masked)}
+    widths = {pretrained(name).width for name, found in here.items() if found}
+    fuses = [name for name in recipe.methods if name.startswith("fused-prompt.")]
+    if len(widths) > 1 and fuses:
+        raise SystemExit(f"{recipe.encoder or 'MiniLM'} and {recipe.masked} differ in width: {fuses[0]} cannot add.")
+    counted: dict[tuple[str, str], list[int]] = {}
+    for name, cell, _ in cells(recipe):
+        method_of(name)
+        if "." in name:
+            fusing_of(name.partition("+")[0].partition(".")[2])
+        n = len(cell.train) + (len(cell.dev) if name.endswith("+dev") else 0)
+        settings = recipe.settings(cell.seed, n)
+        counted.setdefault((name, cell.task), []).append(settings.num_train_epochs * -(-n // recipe.batch))
+    if here[recipe.masked]:
+        for task in recipe.tasks:
+            prompter_of(pretrained(recipe.masked), task)
+    lines = [[name, task, str(len(own)), str(own[0])] for (name, task), own in counted.items()]
+    print(aligned(["method", "task", "cells", "steps each"], lines))
+    absent = [name for name, found in here.items() if not found]
+    print(f"{sum(map(len, counted.values()))} cells, {sum(map(sum, counted.values()))} steps.")
+    print(f"not here, so not checked: {', '.join(absent)}." if absent else "label words and widths fit.")
 
 
-def with_interval(one: Spread) -> str:
-    return f"{one.mean:.1f}" if one.half_width is None else f"{one.mean:.1f} ±{one.half_width:.1f}"
-
-
-def rivals(name: str) -> list[str]:
-    """What a method is held against: of fusion what it adds to, and its controls."""
-    base, plus, part = name.partition("+")
-    kind, _, fusion = base.partition(".")
-    if base == "late":
-        return [f"{own}{plus}{part}" for own in ("layers", *SIDES) if own != "neighbours"]
-    if base == "fewshot":
-        return ["probe+dev", "layers+dev", "finetune+dev"]
-    if base == "concat":
-        return [f"prompt{plus}{part}"]
-    if not fusion or ":" in fusion:
-        return []
-    plain = "prompt" if kind == "fused-prompt" else "finetune"
-    head, comma, rest = base.partition(",")
-    controls = [f"{head}:{control}{comma}{rest}{plus}{part}" for control in CONTROLS]
-    return [f"{plain}{plus}{part}", *([f"{plain}+dev"] if fusion == "release" else []), *controls]
-
-
-def differences(first: dict[str, dict[int, float]], second: dict[str, dict[int, float]], name: str) -> list[str]:
-    """A line: the mean over tasks, its standard error with tasks as what is drawn, and every task's difference."""
-    seeds = {task: sorted(set(first[task]) & set(second[task])) for task in FILES if task in first and task in second}
-    pairs = [{t: [own[t][s] for s in seeds[t]] for t in seeds if seeds[t]} for own in (first, second)]
-    mean, error, by_task = paired(*pairs)
-    return [
-        name,
-        f"{mean:+.2f}",
-        "" if error is None else f"{error:.2f}",
-        *(f"{by_task[t]:+.1f}" if t in by_task else "" for t in FILES),
-    ]
-
-
-def against(found: dict[str, dict[str, dict[int, float]]]) -> None:
-    own, probe, tuned = found["fewshot"], found["probe"], found["finetune"]
-    tasks = [t for t in FILES if t in own and t in probe and t in tuned]
-    first, second = {}, {}
-    for task in tasks:
-        seeds = sorted(set(own[task]) & set(probe[task]) & set(tuned[task]))
-        better = max((probe[task], tuned[task]), key=lambda scores: sum(scores[s] for s in seeds))
-        first[task], second[task] = [own[task][s] for s in seeds], [better[s] for s in seeds]
-    mean, error, by_task = paired(first, second)
-    doubt = "" if error is None else f" (standard error {error:.2f}, clustered by task)"
-    print(f"\nfewshot against the better of probe and finetune of each task: {mean:+.2f}{doubt}")
-    print("  ".join(f"{task} {value:+.1f}" for task, value in by_task.items()))
+def run(recipe: Recipe) -> None:
+    for name, cell, key in cells(recipe):
+        began, wall = time.process_time(), now()
+        prompt = known()[cell.task]
+        answers = method_of(name)(cell)
+        value = task_score([d.meta["label"] for d in cell.test], answers, prompt.metric, prompt.positive)
+        row = ResultsRow(
+            *key[:6],
+            seed=cell.seed,
+            split="test",
+            metric=prompt.metric,
+            value=value,
+            n=len(cell.test),
+            started=wall,
+            train_s_total=round(time.process_time() - began, 2),
+            **surroundings(),
+        )
+        append_row(ROWS, row)
+        print(f"{cell.task} {name} {cell.seed}: {value:.1f} ({row.train_s_total} s)", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*")
-    parser.add_argument("--tasks", default=",".join(FILES))
-    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
-    parser.add_argument("--test-size", type=int, default=1000)
-    parser.add_argument("--unlabelled-size", type=int, default=1000)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--tasks")
+    parser.add_argument("--seeds")
+    parser.add_argument("--test-size", type=int)
+    parser.add_argument("--unlabelled-size", type=int)
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    names = [name for word in args.methods for name in GROUPS.get(word, [word])]
-    if names:
-        run(names, args.tasks.split(","), [int(seed) for seed in args.seeds.split(",")], args)
+    recipe = recipe_of(args, GROUPS)
+    if args.dry_run:
+        rehearse(recipe)
+    else:
+        run(recipe)
     if args.table:
-        table()
+        table(ROWS)
 
 
 if __name__ == "__main__":

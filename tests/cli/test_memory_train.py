@@ -14,7 +14,10 @@ from encodeonce.cli.reader_config import DesignSection, ReaderConfig
 from encodeonce.corpus.passages import read_passages
 from encodeonce.corpus.questions import read_questions
 from encodeonce.methods.lumen import Design
+from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.serve.reader_run import load_reader
+from encodeonce.store import Store
+from encodeonce.train.evaluate import evaluate
 
 from .conftest import Run
 
@@ -132,3 +135,18 @@ def test_the_example_of_the_documentation(run: Run, minilm: Path, tmp_path: Path
     assert manual == {passage.text for passage in read_passages(tmp_path / "workshop" / "passages.jsonl")}
     answered = read_questions(tmp_path / "workshop" / "new.jsonl")
     assert all(any(answer.text in text for text in manual) for one in answered for answer in one.answers)
+
+
+def test_a_reader_that_writes_is_trained_resumed_and_loaded(run: Run, reader_config: Path, tmp_path: Path) -> None:
+    design = ("reader=generate", "decoder_blocks=1", "longest_answer=4")
+    options = [part for key in design for part in ("--set", f"design.{key}")]
+    options += ["--set", "data.k=0"]  # dev as its file has it
+    first = json.loads(run("memory", "train", reader_config, "-o", "run", "--json", *options).stdout)
+    (tmp_path / "run" / "config.json").unlink()
+    again = json.loads(run("memory", "train", reader_config, "-o", "run", "--json", *options).stdout)
+    assert (again["scores"], again["seconds"]) == (first["scores"], first["seconds"])
+    held = load_reader(tmp_path / "run")
+    assert held.method.design.reader == "generate"
+    asked = held.method.read(read_questions(tmp_path / "dev.jsonl"), held.encoder, Store.open("states", held.spec))
+    scores = evaluate(held.method, asked, {"answer": AnswerScorer()}).scores["answer"]
+    assert scores["f1"] == first["scores"]["dev"]["f1"]

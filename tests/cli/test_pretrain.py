@@ -217,3 +217,26 @@ def test_a_budget_of_time_is_what_the_probe_says(
     report = json.loads(run("pretrain", path, "-o", "out", "--budget", "10s", "--json").stdout)
     assert report["tuples"] == 20, "half a second a tuple of a batch of 8, each twice: ten, doubled"
     assert report["budget"] == "10s"
+
+
+def test_categories_are_put_into_a_taxonomy(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """By name, else by the nearest leaf; what is less similar than asked for has no path."""
+    path = config(tmp_path, tiny)
+    names = {"animals": "DOG", "things": "HOUSE"}
+    rows = [json.loads(line) for line in (tmp_path / "articles.jsonl").read_text().splitlines()]
+    text = "\n".join(json.dumps({**row, "category_path": names[row["category_path"][0]]}) for row in rows)
+    (tmp_path / "articles.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "t.txt").write_text("Cat > Bird > Dog\nThe > Tree\n", encoding="utf-8")
+    sets = ("data.taxonomy=t.txt", "sample.rule=concepts", "sample.field=concepts", "sample.n_held_out=10")
+    given = [part for one in sets for part in ("--set", one)]
+    report = json.loads(run("pretrain", path, "-o", "out", *given, "--json").stdout)
+    exact, near = sorted(report["mapped"], key=lambda one: one["category"])
+    assert exact == {"category": "DOG", "leaf": ["Cat", "Bird", "Dog"], "cosine": 1.0, "exact": True}
+    assert not near["exact"]
+    assert near["leaf"] in (["Cat", "Bird", "Dog"], ["The", "Tree"])
+    assert report["taxonomy"][2]["documents"] > 0
+    given += ["--set", "data.min_cosine=1.5"]
+    done = run("pretrain", path, "-o", "far", *given, "--json")
+    far = json.loads(done.stdout)
+    assert "2 categories, 1 of them a leaf's name, 1 nowhere: HOUSE" in done.stderr
+    assert far["taxonomy"][0]["classes"] == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from encodeonce.corpus import read
-from encodeonce.corpus.taxonomy import Taxonomy, map_category, names_of, path_of, read_taxonomy
+from encodeonce.corpus.taxonomy import Taxonomy, map_categories, map_category, names_of, path_of, read_taxonomy
 from encodeonce.corpus.text import sentences, with_sentences
 from encodeonce.errors import DataError
 from encodeonce.types import Document
@@ -84,6 +84,9 @@ def test_a_category_goes_to_its_name_or_to_the_nearest_last_two_nodes() -> None:
     assert map_category("grill", [("B", "Ovens"), ("A", "Ovens")], embed).leaf == ("B", "Ovens"), (
         "ties: the earlier leaf"
     )
+    several = map_categories(["nothing", "GAS grill", "grill", "grill"], leaves, embed)
+    assert several == [map_category(name, leaves, embed) for name in ("nothing", "GAS grill", "grill", "grill")]
+    assert map_category("gas grill", leaves, lambda text: np.array([len(text), 1.0])).exact
 
 
 def test_a_folder_of_texts_is_documents_with_its_folders_as_path(tmp_path: Path) -> None:

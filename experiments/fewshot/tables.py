@@ -1,0 +1,89 @@
+"""Rows of the experiment at 16 shots as a table of means, and paired differences between methods."""
+
+from pathlib import Path
+
+from recipe import FILES
+
+from encodeonce.methods.fewshot import SIDES
+from encodeonce.methods.refusion import CONTROLS
+from encodeonce.metrics.few_shot import Spread, paired, spread
+from encodeonce.report.results import latest, read_rows
+from encodeonce.report.table import aligned
+
+__all__ = ["table"]
+
+
+def table(path: Path) -> None:
+    """Means over seeds with half the width of their 95 % interval, a line a method; below, fewshot against the better
+    of probe and fine-tuning, and each kind of fusion against what it adds to and its controls, paired."""
+    rows = latest(read_rows(path))
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for row in rows:
+        found.setdefault(row.method, {}).setdefault(row.task, {})[int(row.seed or 0)] = row.value
+    lines = []
+    for name, tasks in found.items():
+        means = {t: spread(list(tasks[t].values())) for t in FILES if t in tasks}
+        cells = [with_interval(means[t]) if t in means else "" for t in FILES]
+        average = sum(one.mean for one in means.values()) / len(means)
+        lines.append([name, *cells, f"{average:.2f} of {len(means)}"])
+    print(aligned(["method", *FILES, "mean"], lines))
+    if {"fewshot", "probe", "finetune"} <= set(found):
+        against(found)
+    lines = [
+        differences(found[name], found[rival], f"{name} - {rival}")
+        for name in found
+        for rival in rivals(name)
+        if rival in found and set(found[rival]) & set(found[name])
+    ]
+    if lines:
+        print()
+        print(aligned(["paired difference", "mean", "error", *FILES], lines))
+
+
+def with_interval(one: Spread) -> str:
+    return f"{one.mean:.1f}" if one.half_width is None else f"{one.mean:.1f} ±{one.half_width:.1f}"
+
+
+def rivals(name: str) -> list[str]:
+    """What a method is held against: of fusion what it adds to, and its controls."""
+    base, plus, part = name.partition("+")
+    kind, _, fusion = base.partition(".")
+    if base == "late":
+        return [f"{own}{plus}{part}" for own in ("layers", *SIDES) if own != "neighbours"]
+    if base == "fewshot":
+        return ["probe+dev", "layers+dev", "finetune+dev"]
+    if base == "concat":
+        return [f"prompt{plus}{part}"]
+    if not fusion or ":" in fusion:
+        return []
+    plain = "prompt" if kind == "fused-prompt" else "finetune"
+    head, comma, rest = base.partition(",")
+    controls = [f"{head}:{control}{comma}{rest}{plus}{part}" for control in CONTROLS]
+    return [f"{plain}{plus}{part}", *([f"{plain}+dev"] if fusion == "release" else []), *controls]
+
+
+def differences(first: dict[str, dict[int, float]], second: dict[str, dict[int, float]], name: str) -> list[str]:
+    """A line: the mean over tasks, its standard error with tasks as what is drawn, and every task's difference."""
+    seeds = {task: sorted(set(first[task]) & set(second[task])) for task in FILES if task in first and task in second}
+    pairs = [{t: [own[t][s] for s in seeds[t]] for t in seeds if seeds[t]} for own in (first, second)]
+    mean, error, by_task = paired(*pairs)
+    return [
+        name,
+        f"{mean:+.2f}",
+        "" if error is None else f"{error:.2f}",
+        *(f"{by_task[t]:+.1f}" if t in by_task else "" for t in FILES),
+    ]
+
+
+def against(found: dict[str, dict[str, dict[int, float]]]) -> None:
+    own, probe, tuned = found["fewshot"], found["probe"], found["finetune"]
+    tasks = [t for t in FILES if t in own and t in probe and t in tuned]
+    first, second = {}, {}
+    for task in tasks:
+        seeds = sorted(set(own[task]) & set(probe[task]) & set(tuned[task]))
+        better = max((probe[task], tuned[task]), key=lambda scores: sum(scores[s] for s in seeds))
+        first[task], second[task] = [own[task][s] for s in seeds], [better[s] for s in seeds]
+    mean, error, by_task = paired(first, second)
+    doubt = "" if error is None else f" (standard error {error:.2f}, clustered by task)"
+    print(f"\nfewshot against the better of probe and finetune of each task: {mean:+.2f}{doubt}")
+    print("  ".join(f"{task} {value:+.1f}" for task, value in by_task.items()))
