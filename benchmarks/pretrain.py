@@ -40,7 +40,7 @@ from encodeonce.report.results import surroundings
 from encodeonce.types import Document
 
 SENTENCES, TRIPLETS, HELD_OUT = 10, 2_000, 500
-BATCH, ENCODED, REPEATS = 96, 192, 3
+BATCH, ENCODED, REPEATS = 96, 96, 3
 
 
 def joined(source: str, target: Path) -> int:
