@@ -150,6 +150,13 @@ GOALS = (
         ("ratios", "five tasks / one task"),
     ),
     ("answers of Adapted to the bare encoder", "at most 1.05", "serving", ("ratios", "adapted / bare encoder")),
+    ("the same, its wide products in bf16", "at most 1.05", "serving", ("ratios", "adapted bf16 / bare encoder")),
+    (
+        "exact search of 64 in 100,000 rows, ms a query, one at a time",
+        "under 10",
+        "search",
+        ("ms_a_query", "exact", "one"),
+    ),
     ("warm read, store to a raw map", "0.5", "read", ("warm_store_to_raw",)),
     ("cold read of random batches, store to plain maps", "1.5", "read", ("cold_sample_store_to_plain",)),
     ("cold read of a whole pass, store to plain maps", "1.5", "read", ("cold_pass_store_to_plain",)),
