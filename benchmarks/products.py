@@ -53,6 +53,9 @@ def measure(rows: int, inputs: int, outputs: int, rounds: int) -> dict[str, dict
     known = {**backends("fp32"), **backends("bf16x3"), **backends("bf16")}
     packed: dict[str, list[Any]] = {}
     for name, backend in known.items():
+        if missing := backend.missing():
+            print(f"{name} cannot run here: {missing}")
+            continue
         try:
             packed[name] = [backend.pack(weight, bias) for weight in weights]
             backend.multiply(x, packed[name][0], False)

@@ -61,9 +61,16 @@ RATIOS = {
 class Data:
     """The same sentences as the library and as the textbook see them."""
 
-    def __init__(self, documents: Sequence[Document], column: str, folder: Path, task: Tagging | None = None) -> None:
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        column: str,
+        folder: Path,
+        task: Tagging | None = None,
+        encoder_compute: str = "fp32",
+    ) -> None:
         self.documents = documents
-        self.model = Pretrained(str(quickstart_folder()))
+        self.model = Pretrained(str(quickstart_folder()), compute=encoder_compute)
         self.store = Store.open(folder, self.model.spec())
         self.store.fill(documents, self.model)
         self.task = task or Tagging(column).learn(documents)

@@ -1,9 +1,11 @@
 """The whole way: encode once and train for ten epochs, against fine-tuning for ten epochs.
 
-    python benchmarks/whole.py [--conllu train.conllu] [--sentences 1024] [--epochs 10] [--rounds 3] [--out FILE]
+    python benchmarks/whole.py [--conllu train.conllu] [--sentences 1024] [--epochs 10] [--rounds 3]
+                               [--encoder-compute fp32] [--out FILE]
 
 Measures the encoding pass (into the store, hashing and writing included) and a training step of each side in one run,
-and multiplies by the number of steps: figures are CPU seconds of one thread for one task. The fine-tuning is the
+and multiplies by the number of steps: figures are CPU seconds of one thread for one task. The encoder computes in fp32
+unless --encoder-compute says otherwise (experiments/layer_adapters/run ewt-bf16 has the scores of a store made in bf16). The fine-tuning is the
 textbook's, fp32 and random padded batches, and the same with bf16 autocast and length buckets (`textbook.py`). Prints
 the parts as JSON, then one ratio: textbook fine-tuning to ours. `quality.py` trains to the end.
 """
@@ -31,7 +33,7 @@ SIDES = {"ours": "adapted", "finetune": "finetune", "finetune_fast": "finetune_f
 def totals(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Seconds of encoding and of a step, and of the whole way."""
     documents = documents_of(options.conllu, options.sentences)
-    data = Data(documents, "deprel" if options.conllu else "punct", folder / "warm")
+    data = Data(documents, "deprel" if options.conllu else "punct", folder / "warm", None, options.encoder_compute)
     runs = {name: candidate(kind, data) for name, kind in SIDES.items()}
     encode: list[float] = []
     steps: dict[str, list[float]] = {name: [] for name in runs}
@@ -61,13 +63,20 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1024)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--encoder-compute", choices=("fp32", "bf16x3", "bf16"), default="fp32")
     parser.add_argument("--out")
     options = parser.parse_args()
     torch.set_num_threads(1)
     started = now()
     with tempfile.TemporaryDirectory() as scratch:
         parts = totals(options, Path(scratch))
-    parts |= {"compute": fastest_compute(), "batch": step.BATCH, "started": started, **surroundings()}
+    parts |= {
+        "compute": fastest_compute(),
+        "encoder_compute": options.encoder_compute,
+        "batch": step.BATCH,
+        "started": started,
+        **surroundings(),
+    }
     show(parts, options.out, f"{parts['ratios']['finetune']:.2f}")
 
 

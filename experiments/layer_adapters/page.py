@@ -16,6 +16,7 @@ from encodeonce.report.table import Score, comparison, markdown, scores
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+EPYC = ROOT / "benchmarks" / "results" / "epyc"
 ORDER = (("frozen", "linear"), ("linear", "adapted"), ("linear", "agg"), ("agg", "adapted"), ("fusion", "linear"))
 METHODS = ("frozen", "linear", "fusion", "agg", "adapted")
 SETS = (
@@ -92,9 +93,9 @@ def curve() -> list[str]:
     return [*parts, *(made(rows_of(folder)) for _, folder in CURVE[:-1] if rows_of(folder))]
 
 
-def int8() -> list[str]:
-    """fp16 against int8 storage, same methods and seeds."""
-    rows, base = rows_of("ewt-int8"), rows_of("ewt")
+def otherwise(folder: str, title: str, names: tuple[str, str]) -> list[str]:
+    """States made or stored otherwise against those of `ewt`, same methods and seeds."""
+    rows, base = rows_of(folder), rows_of("ewt")
     if not rows or not base:
         return []
     small, large = scores(rows), scores(base)
@@ -117,11 +118,10 @@ def int8() -> list[str]:
                 )
     sizes = {row.variant: row.store_mb for row in rows}
     ratio = (max(v for v in sizes.values() if v) or 0) / max(row.store_mb or 0 for row in base)
-    head = ["task", "method", "fp16", "int8", "difference", "p (Welch)"]
     return [
-        "## int8 against fp16 storage",
-        markdown(head, lines),
-        f"Bytes on disk, int8 to fp16: {ratio:.3f}.",
+        f"## {title}",
+        markdown(["task", "method", *names, "difference", "p (Welch)"], lines),
+        f"Bytes on disk, {names[1]} to {names[0]}: {ratio:.3f}.",
         made(rows),
     ]
 
@@ -134,6 +134,8 @@ GOALS = (
     ("training step, textbook port to ours", "4.5 (aim 8)", "step", ("ratios", "textbook adapted / adapted")),
     ("encode once + 10 epochs, textbook fine-tuning to ours", "75", "whole", ("ratios", "finetune")),
     ("the same, fine-tuning with bf16 and buckets to ours", "11 (aim 18)", "whole", ("ratios", "finetune_fast")),
+    ("encode once in bf16 + 10 epochs, textbook fine-tuning to ours", "75", "whole-bf16", ("ratios", "finetune")),
+    ("the same, fine-tuning with bf16 and buckets to ours", "11 (aim 18)", "whole-bf16", ("ratios", "finetune_fast")),
     (
         "peak memory of training, ours to fine-tuning's",
         "at most 0.15",
@@ -285,30 +287,41 @@ def forecasts(one: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def at(found: Any, keys: tuple[str, ...]) -> str:
+    """What a results file has under these keys."""
+    for key in keys:
+        found = found.get(key) if found is not None else None
+    return "not run" if found is None else f"{found:.2f}"
+
+
 def speed() -> list[str]:
     """The ratios beside what was aimed at, the tables of encoding, and where every part stands."""
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
     if not files:
         return []
     found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files}
-    lines = []
-    for what, goal, stem, keys in GOALS:
-        value = found.get(stem)
-        for key in keys:
-            value = value.get(key) if value is not None else None
-        lines.append([what, goal, "not run" if value is None else f"{value:.2f}", f"`benchmarks/{stem}.py`"])
+    others = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(EPYC.glob("*.json"))}
+    lines = [
+        [what, goal, at(found.get(stem), keys), at(others.get(stem), keys), f"`benchmarks/{stem.partition('-')[0]}.py`"]
+        for what, goal, stem, keys in GOALS
+    ]
     made_by = [
         [
-            f"`benchmarks/results/{path.name}`",
+            f"`{path.relative_to(ROOT)}`",
             str(one.get("commit")),
             str(one.get("started", "")),
             str(one.get("machine")),
         ]
-        for path, one in ((path, found[path.stem]) for path in files)
+        for path, one in [
+            *((path, found[path.stem]) for path in files),
+            *((EPYC / f"{stem}.json", one) for stem, one in others.items()),
+        ]
     ]
     return [
         "## Speed",
-        markdown(["ratio", "aimed at", "measured", "by"], lines),
+        "The same benchmarks on two processors: an Intel Xeon with AMX, and an AMD EPYC (Zen 4) with AVX-512 BF16 and no "
+        "AMX. All tables below this one are of the first.",
+        markdown(["ratio", "aimed at", "Xeon", "EPYC", "by"], lines),
         "What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).",
         *quality(found),
         *encoding(found),
@@ -330,7 +343,12 @@ def main() -> None:
     ]
     for folder, title, paper in SETS:
         parts += section(folder, title, paper)
-    parts += [*curve(), *int8(), *speed()]
+    parts += [
+        *curve(),
+        *otherwise("ewt-int8", "int8 against fp16 storage", ("fp16", "int8")),
+        *otherwise("ewt-bf16", "An encoder that computes in bf16 against one in fp32", ("fp32", "bf16")),
+        *speed(),
+    ]
     (ROOT / "docs" / "results.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

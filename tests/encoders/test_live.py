@@ -71,7 +71,8 @@ def test_every_run_of_blocks_equals_that_part_of_the_stack(stack: Stack, ids: Te
         for stop in range(start + 1, stack.n_blocks + 1):
             top = stop == stack.n_blocks
             ours = live(stack, list(range(start, stop)), final=top)(views[start], LENGTHS)
-            torch.testing.assert_close(ours, views[stop], atol=1e-5, rtol=0)
+            # T5's residual stream is some ten times wider than its normed views, and so are its rounding errors
+            torch.testing.assert_close(ours, views[stop], atol=1e-6 * max(10, float(views[stop].abs().max())), rtol=0)
 
 
 def test_chosen_rows_and_any_order_of_blocks(stack: Stack, ids: Tensor) -> None:
