@@ -319,8 +319,8 @@ def speed() -> list[str]:
     ]
     return [
         "## Speed",
-        "The same benchmarks on two processors: an Intel Xeon with AMX, and an AMD EPYC (Zen 4) with AVX-512 BF16 and no "
-        "AMX. All tables below this one are of the first.",
+        "The same benchmarks on two processors: an Intel Xeon with AMX, and an AMD EPYC (Zen 4) with AVX-512 BF16 and "
+        "no AMX. All tables below this one are of the first.",
         markdown(["ratio", "aimed at", "Xeon", "EPYC", "by"], lines),
         "What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).",
         *quality(found),
