@@ -289,8 +289,8 @@ def time_to_quality(one: Mapping[str, Any]) -> list[str]:
     ]
     return [
         f"### Time to quality: {tasks}\n\n{one['sentences']:,} sentences, seed {one['seed']}; CPU seconds of one "
-        f"thread ({one['machine']}), encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what a "
-        f"way ends with.",
+        f"thread ({one['machine']}), encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what "
+        "a way ends with.",
         markdown(["to the last of", *(said[way] for way in curves)], rows),
         "Dev accuracy after each epoch:",
         markdown(["", "epoch", "CPU s", *one["tasks"]], lines),
