@@ -36,7 +36,6 @@ from .pretrain_costs import encoding, masking, training
 from .pretrain_material import Material, check, paths_of, prepare, sampled
 from .pretrain_pace import Pace
 from .pretrain_taxonomy import placed
-from .quickstart import encoder_name
 from .steps import encode
 
 __all__ = ["Job", "Planned", "pretrain"]
@@ -77,8 +76,8 @@ class Job:
         self.config, self.folder, self.brief = config, folder, brief
         self.objective = Objective.named(config.objective, **config.options)
         self.settings = Settings(**config.train.model_dump(exclude_none=True))
-        self.base = Pretrained(encoder_name(config.encoder), overlap=0)
-        frozen = encoder_name(config.sentence_encoder or config.encoder)
+        self.base = Pretrained(config.encoder, overlap=0)
+        frozen = config.sentence_encoder or config.encoder
         self.source = Pooled(
             Pretrained(frozen, compute=config.compute), "sentence", config.pooling, normalize=config.normalize
         )

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,37 @@ def test_a_dry_run_says_what_would_be_done(run: Run, reader_config: Path, tmp_pa
     assert "cut after 0, 2 live, copies of 0, 1" in text
     assert "to store   0 rows of 0 passages" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_whole_run_answers_where_its_encoder_was_never_installed(
+    run: Run, reader_config: Path, tiny: Path, tmp_path: Path
+) -> None:
+    here = Path(shutil.copytree(tiny, tmp_path / "models" / "mine"))
+    named = ["--set", f'encoder="{here}"']
+    run("memory", "train", reader_config, "-o", "whole", *named, "--whole")
+    run("memory", "train", reader_config, "-o", "bare", *named)
+    asked = ["a cat sees", "-k", "3", "--json"]
+    found = {}
+    for name in ("whole", "bare"):
+        run("memory", "build", name, tmp_path / "passages.jsonl")
+        found[name] = json.loads(run("ask", name, *asked).stdout)
+        assert "over mine" in (tmp_path / name / "README.md").read_text("utf-8")
+        assert str(tmp_path) not in (tmp_path / name / "README.md").read_text("utf-8")
+    assert found["whole"] == found["bare"]
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    for name in found:
+        (tmp_path / name).rename(there / name)
+    here.rename(tmp_path / "gone")
+    assert json.loads(run("ask", there / "whole", *asked).stdout) == found["whole"]
+    (tmp_path / "more.tsv").write_text("id\ttext\ttitle\nx\ta bird\tB\n", encoding="utf-8")
+    assert "1 new" in run("memory", "add", there / "whole" / "memory", tmp_path / "more.tsv").stdout
+    missing = run("ask", there / "bare", *asked, code=1).stderr
+    assert "bare needs mine, weights " in missing
+    assert f"or copy it to {there / 'bare' / 'encoder'}" in missing
+    assert json.loads(run("ask", there / "bare", *asked, "--encoder", tmp_path / "gone").stdout) == found["bare"]
+    shutil.copytree(tmp_path / "gone", there / "bare" / "encoder")
+    assert json.loads(run("ask", there / "bare", *asked).stdout) == found["bare"]
 
 
 def test_errors_say_what_to_do(run: Run, reader_config: Path) -> None:
