@@ -377,7 +377,7 @@ def front() -> str:
             "UD English-EWT over stored layers of a 22 M encoder (MiniLM), test accuracy, mean of five seeds:",
             markdown(["", "UPOS", "XPOS", "DEPREL"], lines),
             f"The three tasks trained together, one seed: mean dev accuracy, and seconds of one core of an "
-            f"{curves['machine'].partition(',')[0]}, encoding included. No rate was searched for here.",
+            f"{curves['machine'].partition(',')[0]}, encoding included. Rates were set beforehand.",
             markdown(["", "epochs", "dev accuracy", "seconds"], ends),
         ]
     )
