@@ -8,6 +8,7 @@ from typing import Any
 from ..corpus.passages import read_passages
 from ..corpus.questions import read_questions
 from ..corpus.windows import question_windows, windows
+from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
 from ..methods.lumen import Design, Lumen, Plan, passage_document
 from ..metrics.answers import AnswerScorer
@@ -23,7 +24,6 @@ from ..types import Document, Passage, Question
 from . import steps
 from .config import to_toml
 from .learning import command_line
-from .quickstart import encoder_name
 from .reader_config import QuestionsSection, ReaderConfig
 
 __all__ = ["ReaderPlan", "ReaderReport", "plan_reader", "train_reader"]
@@ -71,9 +71,7 @@ class _Job:
     def __init__(self, config: ReaderConfig) -> None:
         config.need("data.train")
         self.config, self.design = config, Design(**config.design.chosen())
-        folder = encoder_name(config.encoder)
-        name = str(Path(folder).resolve()) if Path(folder).is_dir() else folder
-        self.encoder = self.design.encoder(name, compute=config.compute)
+        self.encoder = self.design.encoder(config.encoder, compute=config.compute)
         self.plan: Plan = self.design.plan(self.encoder)
         self.form = config.form or ("fid" if self.encoder.family == "t5" else "plain")
         self.dtype = config.dtype or self.plan.dtype
@@ -95,7 +93,7 @@ class _Job:
 
     def method(self) -> Lumen:
         """Untrained."""
-        decoder = None if self.config.decoder is None else Pretrained(encoder_name(self.config.decoder)).path
+        decoder = None if self.config.decoder is None else Pretrained(self.config.decoder).path
         return Lumen.build(self.design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
 
 
@@ -108,7 +106,7 @@ def plan_reader(config: ReaderConfig) -> ReaderPlan:
     documents = job.documents
     batches = -(-len(train) // job.settings.per_device_train_batch_size)
     return ReaderPlan(
-        encoder=steps.label_of(spec.encoder),
+        encoder=label(spec.encoder),
         blocks=plan.n_blocks,
         cut=plan.cut,
         live=plan.blocks,
@@ -121,8 +119,9 @@ def plan_reader(config: ReaderConfig) -> ReaderPlan:
     )
 
 
-def train_reader(config: ReaderConfig, folder: Path) -> ReaderReport:
-    """Train as the config says and save the reader into `folder`, where `memory build` and `ask` find it.
+def train_reader(config: ReaderConfig, folder: Path, *, whole: bool = False) -> ReaderReport:
+    """Train as the config says and save the reader into `folder`, where `memory build` and `ask` find it; `whole`: with
+    its encoder.
 
     An interrupted training goes on from its last checkpoint when it is started again.
     """
@@ -147,7 +146,8 @@ def train_reader(config: ReaderConfig, folder: Path) -> ReaderReport:
     }
     names = {split: ", ".join(Path(name).name for name in getattr(config.data, split)) for split in job.splits}
     (folder / "config.toml").write_text(to_toml(config, folder), encoding="utf-8")
-    save_reader(ReaderRun(method, job.encoder, job.dtype, training, scores, names, command_line()), folder)
+    run = ReaderRun(method, job.encoder, job.dtype, training, scores, names, command_line())
+    save_reader(run, folder, whole=whole)
     return ReaderReport(scores, encoded, done)
 
 

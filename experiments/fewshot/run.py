@@ -50,9 +50,9 @@ from samples import Cell, samples_of
 from tables import table
 
 from encodeonce.batching import Cut, Source
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.prompter import Prompter
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.integrations._fused import Neighbourhood
 from encodeonce.integrations._material import TextVectors, copies
 from encodeonce.integrations.few_shot import FewShot

@@ -251,7 +251,7 @@ def quality(found: Mapping[str, Any]) -> list[str]:
         ]
     for name in ("quality", "quality-one"):
         if name in found:
-            parts += time_to_quality(found[name], name)
+            parts += time_to_quality(found[name])
     if "kills" in found:
         one = found["kills"]
         lines = [
@@ -273,7 +273,7 @@ def quality(found: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def time_to_quality(one: Mapping[str, Any], name: str) -> list[str]:
+def time_to_quality(one: Mapping[str, Any]) -> list[str]:
     """What each way has reached after each epoch, and how long each takes to what the others end with."""
     said = {"adapted": "Adapted", "live_mix": "live blocks on the mix", "finetune": "fine-tuning, bf16 and buckets"}
     curves, goals, times = one["curves"], one["last_mean_dev_accuracy"], one["cpu_s_to_last_of"]
@@ -289,8 +289,8 @@ def time_to_quality(one: Mapping[str, Any], name: str) -> list[str]:
     ]
     return [
         f"### Time to quality: {tasks}\n\n{one['sentences']:,} sentences, seed {one['seed']}; CPU seconds of one "
-        f"thread, encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what a way ends with "
-        f"(`benchmarks/results/{name}.json`).",
+        f"thread ({one['machine']}), encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what "
+        "a way ends with.",
         markdown(["to the last of", *(said[way] for way in curves)], rows),
         "Dev accuracy after each epoch:",
         markdown(["", "epoch", "CPU s", *one["tasks"]], lines),
@@ -348,7 +348,7 @@ def speed() -> list[str]:
         "no AMX. The tables below this one are of the first where they do not say otherwise.",
         markdown(["ratio", "aimed at", "Xeon", "EPYC", "by"], lines),
         "What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).",
-        *quality(found),
+        *quality({**others, **found}),
         *encoding(found, "Xeon"),
         *encoding(others, "EPYC"),
         "All parts are in these files:",

@@ -27,9 +27,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus.questions import read_questions
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.lumen import Design, Lumen, carry, export, passage_document
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.nn.linear import fastest_compute

@@ -1,10 +1,13 @@
 """`encodeonce memory train`: questions and passages to a saved reader, which a new process asks; a tiny BERT."""
 
+import importlib.util
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,7 @@ from encodeonce.train.evaluate import evaluate
 
 from .conftest import Run
 
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "lumen"
 NOUNS = ["cat", "dog", "tree", "house", "bird"]
 
 
@@ -95,6 +99,69 @@ def test_a_dry_run_says_what_would_be_done(run: Run, reader_config: Path, tmp_pa
     assert "cut after 0, 2 live, copies of 0, 1" in text
     assert "to store   0 rows of 0 passages" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_whole_run_answers_where_its_encoder_was_never_installed(
+    run: Run, reader_config: Path, tiny: Path, tmp_path: Path
+) -> None:
+    here = Path(shutil.copytree(tiny, tmp_path / "models" / "mine"))
+    named = ["--set", f'encoder="{here}"']
+    run("memory", "train", reader_config, "-o", "whole", *named, "--whole")
+    run("memory", "train", reader_config, "-o", "bare", *named)
+    asked = ["a cat sees", "-k", "3", "--json"]
+    found = {}
+    for name in ("whole", "bare"):
+        run("memory", "build", name, tmp_path / "passages.jsonl")
+        found[name] = json.loads(run("ask", name, *asked).stdout)
+        assert "over mine" in (tmp_path / name / "README.md").read_text("utf-8")
+        assert str(tmp_path) not in (tmp_path / name / "README.md").read_text("utf-8")
+    assert found["whole"] == found["bare"]
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    for name in found:
+        (tmp_path / name).rename(there / name)
+    here.rename(tmp_path / "gone")
+    assert json.loads(run("ask", there / "whole", *asked).stdout) == found["whole"]
+    (tmp_path / "more.tsv").write_text("id\ttext\ttitle\nx\ta bird\tB\n", encoding="utf-8")
+    assert "1 new" in run("memory", "add", there / "whole" / "memory", tmp_path / "more.tsv").stdout
+    missing = run("ask", there / "bare", *asked, code=1).stderr
+    assert "bare needs mine, weights " in missing
+    assert f"or copy it to {there / 'bare' / 'encoder'}" in missing
+    assert json.loads(run("ask", there / "bare", *asked, "--encoder", tmp_path / "gone").stdout) == found["bare"]
+    shutil.copytree(tmp_path / "gone", there / "bare" / "encoder")
+    assert json.loads(run("ask", there / "bare", *asked).stdout) == found["bare"]
+
+
+@pytest.fixture(scope="module")
+def paper() -> Any:
+    found = importlib.util.spec_from_file_location("paper", EXPERIMENT / "paper.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("size", ["base", "large", "xl", "xxl", "base 24-12"])
+def test_the_papers_sizes_are_planned_without_weights(paper: Any, size: str, tmp_path: Path) -> None:
+    sizes = paper.SIZES[size]
+    for live in paper.SHARES[sizes["num_layers"]]:
+        plan = paper.checked(sizes, live, tmp_path)
+        assert (plan.cut, len(plan.live), plan.reader) == (sizes["num_layers"] - live, live, "generate")
+        assert (plan.per_question, plan.passages, plan.steps) == (20, 40, 12)
+        assert plan.store.lacks == ("weights", "vocabulary")
+        assert plan.store.missing == (40 if plan.cut else 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["questions.json", "t5"]
+
+
+def test_the_papers_config_is_read_by_the_command(run: Run, paper: Any, tmp_path: Path) -> None:
+    paper.checked(paper.SIZES["base"], 4, tmp_path)
+    changes = [f"encoder={tmp_path / 't5'}", *(f"data.{one}={tmp_path}/questions.json" for one in ("train", "dev"))]
+    assert paper.parameters(paper.SIZES["base"]) == 247_577_856, "of the public checkpoint"
+    settings = [part for change in [*changes, "data.test=[]"] for part in ("--set", change)]
+    text = run("memory", "train", EXPERIMENT / "t5.toml", "--dry-run", *settings).stdout
+    assert "12 blocks, cut after 8, 4 live, copies of 8, 9, 10, 11; generate reader" in text
+    assert "lacking    the encoder has no weights and no vocabulary" in text
 
 
 def test_errors_say_what_to_do(run: Run, reader_config: Path) -> None:
