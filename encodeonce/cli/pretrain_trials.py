@@ -28,7 +28,6 @@ from .pretrain_config import PretrainConfig, ProbeSection
 from .pretrain_costs import Budget
 from .pretrain_material import Material
 from .pretraining import Job, Planned
-from .quickstart import encoder_name
 
 __all__ = ["PROBE", "TaskProbe", "gain", "pretrain_probed"]
 
@@ -146,7 +145,7 @@ def _tried(config: PretrainConfig) -> tuple[list[str], dict[str, str]]:
     if config.probe.objectives:
         return names, {}
     try:
-        MaskedLM.load(Pretrained(encoder_name(config.encoder)).path, seed=0 if made[0].new_head else None)
+        MaskedLM.load(Pretrained(config.encoder).path, seed=0 if made[0].new_head else None)
     except EncoderError as problem:
         log.warning("not tried: masked, combined. %s", problem)
         return ["both"], {"masked": str(problem), "combined": str(problem)}
@@ -174,7 +173,7 @@ def _origin(config: PretrainConfig, names: Sequence[str], probe: TaskProbe, mate
     return {
         **kept,
         "train": train,
-        "encoder": Pretrained(encoder_name(config.encoder)).spec().weights,
+        "encoder": Pretrained(config.encoder).spec().weights,
         "documents": material.digest(),
         "objectives": list(names),
         "part": config.probe.part,
@@ -225,7 +224,7 @@ def _choose(
     reports = {name: job.finished() for name, job in jobs.items()}
     plans = {name: _planned(name, jobs[name]) for name, report in reports.items() if report is None}
     if UNTOUCHED not in found.kept["scores"]:
-        _note(found, UNTOUCHED, probe.scores(encoder_name(config.encoder)), began)
+        _note(found, UNTOUCHED, probe.scores(config.encoder), began)
     for name, job in jobs.items():
         log.info("trying %s with %s", name, few.text)
         report = reports[name] or job.train(plans.pop(name))
