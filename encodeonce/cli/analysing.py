@@ -22,6 +22,7 @@ from ..methods.fastdoc.agreement import agreement
 from ..methods.fastdoc.analysis import change
 from ..methods.fastdoc.masking import windows_of
 from ..methods.fastdoc.measure import by_pieces
+from ..methods.fastdoc.reading import over_sentences
 from ..nn.segments import segment_means
 from ..types import Document
 from .steps import recorded
@@ -106,5 +107,5 @@ def _by_sentences(blocks: LiveBlocks, rows: Sequence[np.ndarray]) -> Vectors:
     with torch.no_grad():
         for own in rows:
             vectors, lengths = torch.from_numpy(np.ascontiguousarray(own)), (len(own),)
-            found.append(segment_means(blocks(blocks.place(vectors, lengths), lengths), lengths).numpy())
+            found.append(segment_means(over_sentences(blocks, vectors, lengths), lengths).numpy())
     return np.concatenate(found)

@@ -25,7 +25,7 @@ class DocumentsSection(Section):
     split: str = Field(default="", description="field that says which documents are held out; none: held_out decides")
     held_out_name: str = Field(default="heldout", description="the field's value for those")
     held_out: float = Field(default=0.1, ge=0, lt=1, description="else the part held out, chosen by content")
-    max_sentences: int = Field(default=512, gt=0, description="sentences of a document that are read")
+    max_sentences: int = Field(default=512, ge=0, description="sentences of a document that are read; 0: all")
     keep: Literal["head", "middle", "tail"] = Field(default="head", description="which, where there are more")
 
 

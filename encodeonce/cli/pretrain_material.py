@@ -97,7 +97,7 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
 
 def _limited(document: Document, most: int, keep: str) -> Document:
     extra = len(document.sentences) - most
-    if extra <= 0:
+    if not most or extra <= 0:
         return document
     first = {"head": 0, "middle": extra // 2, "tail": extra}[keep]
     return replace(document, sentences=document.sentences[first : first + most])

@@ -17,6 +17,7 @@ from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..methods.fastdoc.masking import Window
 from ..methods.fastdoc.objective import Objective
+from ..methods.fastdoc.reading import shown_in
 from ..methods.fastdoc.sampling import Sample
 from ..store import Store
 from ..train.atomic import write_bytes
@@ -85,7 +86,7 @@ class Pace:
 
     def step(self, lengths: Sequence[int]) -> float:
         """Seconds of forward, backward and optimiser of the blocks over random rows, the second time."""
-        stack = self.base.stack()
+        stack, lengths = self.base.stack(), self.shown(lengths)
         blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=self.objective.compute)
         width = int(stack.model.get_input_embeddings().weight.shape[1])
         optimiser = torch.optim.AdamW(blocks.parameters(), lr=1e-9, fused=True)
@@ -97,6 +98,11 @@ class Pace:
                 optimiser.step()
                 taken = time.perf_counter() - began
         return taken
+
+    def shown(self, lengths: Sequence[int]) -> tuple[int, ...]:
+        """The runs that documents of so many sentences are shown in."""
+        stack = self.base.stack()
+        return shown_in(lengths, stack.window if stack.LIMITED else 0)
 
     def masking(self, lengths: Sequence[int]) -> int:
         """FLOPs of a masked loss over windows of these lengths."""
@@ -162,7 +168,7 @@ class Pace:
         if not len(tuples):
             return Prices(once, beside)
         lengths = np.array([len(document.sentences) for document in documents], np.int64)[tuples]
-        each = np.array([training(shape, row) for row in lengths.tolist()], np.float64)
+        each = np.array([training(shape, self.shown(row)) for row in lengths.tolist()], np.float64)
         if len(beside):
             each += self.config.windows_per_batch / self.size * beside.mean()
         used = np.unique(tuples)

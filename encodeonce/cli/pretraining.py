@@ -23,6 +23,7 @@ from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
 from ..methods.fastdoc.masking import Window, windows_of
 from ..methods.fastdoc.measure import by_pieces, by_sentences, centred_share, norms, plain_means, triplet_accuracy
 from ..methods.fastdoc.objective import Objective
+from ..methods.fastdoc.reading import shown_in
 from ..methods.fastdoc.sampling import Sample, SampleReport, shuffled
 from ..methods.fastdoc.unsupervised import topics
 from ..store import Store
@@ -360,7 +361,8 @@ class Job:
         real, seen = int(lengths.sum()) * self.settings.num_train_epochs, method.positions
         run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
         once = encoding(self.source.shape, sizes)
-        train = training(self.base.shape, lengths.tolist() * self.settings.num_train_epochs, run - real)
+        shown = shown_in(lengths.tolist() * self.settings.num_train_epochs, method.blocks.window)
+        train = training(self.base.shape, shown, run - real)
         vocabulary, share = int(self.base.config["vocab_size"]), method.objective.probability
         pieces = partial(masking, self.base.shape, probability=share, vocabulary=vocabulary)
         windows = [len(window.ids) for window in examples.windows]

@@ -240,3 +240,21 @@ def test_categories_are_put_into_a_taxonomy(run: Run, tiny: Path, tmp_path: Path
     far = json.loads(done.stdout)
     assert "2 categories, 1 of them a leaf's name, 1 nowhere: HOUSE" in done.stderr
     assert far["taxonomy"][0]["classes"] == 1
+
+
+def test_whole_documents_beyond_the_positions(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Tiny holds 32 positions: 40 sentences are trained on and scored, or the first five where the config says so."""
+    path = config(tmp_path, tiny)
+    rows = [json.loads(line) for line in (tmp_path / "articles.jsonl").read_text().splitlines()][:-1]
+    rng = random.Random(1)
+    for row in rows:
+        words = LEXICON["NOUN"][:2] if row["category_path"][0] == "animals" else LEXICON["NOUN"][3:]
+        row["text"] = " ".join(f"The {rng.choice(words)} {rng.choice(LEXICON['VERB'])} {n}." for n in range(40))
+    (tmp_path / "articles.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    few = ("--set", "sample.n=8", "--set", "token_documents=0", "--json")
+    whole = json.loads(run("pretrain", path, "-o", "whole", "--set", "data.max_sentences=0", *few).stdout)
+    assert whole["counts"]["shortened"] == 0
+    assert whole["costs"]["positions"]["real"] == whole["costs"]["visits"] * 40
+    cut = json.loads(run("pretrain", path, "-o", "cut", "--set", "data.max_sentences=5", *few).stdout)
+    assert cut["counts"]["shortened"] == 60
+    assert cut["costs"]["positions"]["real"] == cut["costs"]["visits"] * 5

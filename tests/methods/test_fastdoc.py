@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from encodeonce.batching import Encodings
+from encodeonce.encoders.live import LiveBlocks
 from encodeonce.encoders.masked_lm import MaskedLM
 from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
@@ -19,6 +20,7 @@ from encodeonce.methods.fastdoc.fastdoc import MODULE, FastDoc, TripletScorer
 from encodeonce.methods.fastdoc.losses import Hierarchy, distances, triplet_loss, tuple_loss
 from encodeonce.methods.fastdoc.masking import hidden, windows_of
 from encodeonce.methods.fastdoc.objective import Objective
+from encodeonce.methods.fastdoc.reading import over_sentences, shown_in
 from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
 from encodeonce.types import Document, Encoding, Spec
@@ -389,3 +391,25 @@ def test_settings_that_cannot_be_are_refused(checkpoint: Checkpoint) -> None:
         FastDoc(Pretrained(checkpoint("bert")).stack(), Objective.named("both"))
     with pytest.raises(DataError, match="no tuples"):
         DocumentExamples.read(documents(), np.zeros((0, 3), np.int64))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "modernbert"])
+def test_a_document_longer_than_the_positions_is_read_in_runs(family: str, checkpoint: Checkpoint) -> None:
+    """As its runs one by one, none left out; its vector is the mean over all of its sentences."""
+    stack = Pretrained(checkpoint(family)).stack()
+    blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True).eval()
+    longest = stack.window
+    lengths = (2 * longest + 1, 3, longest)
+    vectors = torch.randn(sum(lengths), stack.width, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        found, at = over_sentences(blocks, vectors, lengths), 0
+        third = (2 * longest + 1) // 3
+        shown = shown_in(lengths, longest)
+        assert shown == (third + (third * 3 < 2 * longest + 1), *shown[1:3], 3, longest)
+        assert sum(shown) == sum(lengths)
+        assert max(shown[:3]) - min(shown[:3]) <= 1
+        for n in shown:
+            alone = stack.run(stack.place(vectors[None, at : at + n]), None)[-1][0]
+            torch.testing.assert_close(found[at : at + n], alone, atol=1e-5, rtol=1e-5)
+            at += n
+    assert shown_in((5, 7), None) == (5, 7)

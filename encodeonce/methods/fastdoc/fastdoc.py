@@ -26,6 +26,7 @@ from .examples import TASK, DocumentBatch, DocumentExamples
 from .losses import Hierarchy, distances, tuple_loss
 from .masking import Masked, masked
 from .objective import Objective
+from .reading import over_sentences, shown_in
 
 __all__ = ["FastDoc", "TripletScorer", "projection"]
 
@@ -206,8 +207,9 @@ class FastDoc(nn.Module):
             parts = [nn.functional.pad(one, (0, 0, 0, longest - len(one))) for one in vectors.split(list(lengths))]
             vectors, lengths = torch.cat(parts), (longest,) * len(lengths)
         if self.training:
-            self.seen[1:] += torch.tensor([sum(batch.lengths), self.blocks.n_positions(lengths)])
-        return self.blocks(self.blocks.place(vectors, lengths), lengths), lengths
+            shown = shown_in(lengths, self.blocks.window)
+            self.seen[1:] += torch.tensor([sum(batch.lengths), self.blocks.n_positions(shown)])
+        return over_sentences(self.blocks, vectors, lengths), lengths
 
     def entering(self, vectors: Float[Tensor, "P E"]) -> Float[Tensor, "P F"]:
         """Sentence vectors as the blocks read them: projected and scaled, where the objective says so."""

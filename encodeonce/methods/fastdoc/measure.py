@@ -18,6 +18,7 @@ from ...errors import DataError
 from ...nn.segments import segment_means
 from .fastdoc import FastDoc
 from .masking import Window
+from .reading import over_sentences
 
 __all__ = [
     "Norms",
@@ -78,7 +79,7 @@ def by_sentences(method: FastDoc, source: Source, index: Int[np.ndarray, " N"], 
         for at in range(0, len(order), size):
             chosen = order[at : at + size]
             batch = source.batch(index[chosen], dtype=torch.float32)
-            rows = blocks(blocks.place(method.entering(batch.views[-1]), batch.lengths), batch.lengths)
+            rows = over_sentences(blocks, method.entering(batch.views[-1]), batch.lengths)
             found[chosen] = segment_means(rows, batch.lengths).numpy()
     return found
 
