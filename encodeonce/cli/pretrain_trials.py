@@ -101,7 +101,7 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
 
     FOLDER/probe.json keeps what was found: an interrupted run goes on. All trials are sized before the first of them
     encodes anything, so that none finds stored what another paid for. The encoder that comes out at the end is scored
-    too, beside the budget. ConfigError without a budget, and where nothing of it is left to train with.
+    too, beside the budget. ConfigError without a budget, and where it is too little to choose by.
     """
     if not config.budget:
         raise ConfigError("objective = 'probe' spends a budget: add --budget 5m (or 44TFLOP), or name the objective.")
@@ -224,7 +224,10 @@ def _choose(
     reports = {name: job.finished() for name, job in jobs.items()}
     plans = {name: _planned(name, jobs[name]) for name, report in reports.items() if report is None}
     if UNTOUCHED not in found.kept["scores"]:
-        _note(found, UNTOUCHED, probe.scores(config.encoder), began)
+        scoring = time.perf_counter()
+        untouched = probe.scores(config.encoder)
+        _enough(whole, few, len(jobs), time.perf_counter() - scoring)
+        _note(found, UNTOUCHED, untouched, began)
     for name, job in jobs.items():
         log.info("trying %s with %s", name, few.text)
         report = reports[name] or job.train(plans.pop(name))
@@ -241,14 +244,27 @@ def _choose(
     scores = found.kept["scores"]
     best = max(names, key=lambda name: fmean(scores[name])) if len(names) > 1 else names[0]
     spent = few.amount * len(found.kept["trials"]) if whole.of_flops else time.perf_counter() - began
-    left = replace(whole, amount=whole.amount - spent)
-    if left.amount <= 0:
-        raise ConfigError(
-            f"budget={config.budget!r}: choosing the objective took {whole.said(spent)}, so nothing is left to train "
-            "with. Give more, or fewer probe.objectives, probe.seeds or probe.examples."
+    left = replace(whole, amount=max(whole.amount - spent, few.amount))
+    if left.amount > whole.amount - spent:
+        log.warning(
+            "choosing took %s of the budget of %s: the chosen objective gets as much as a trial",
+            whole.said(spent),
+            config.budget,
         )
     _say(probe, scores, names, best)
     found.keep(chosen=best, left=left.text, seconds=time.perf_counter() - began)
+
+
+def _enough(whole: Budget, few: Budget, trials: int, scoring: float) -> None:
+    """ConfigError, before anything is tried, where so many trials and scorings would leave less than a trial's part of
+    a budget of seconds."""
+    needed = trials * (few.amount + scoring) + scoring
+    if not whole.of_flops and needed > whole.amount - few.amount:
+        raise ConfigError(
+            f"a budget of {whole.said(whole.amount)} is too little to choose by: scoring one encoder on the task takes "
+            f"{scoring:,.0f} s, so {trials} trials and as many scorings more take {needed:,.0f} s. Give more, or fewer "
+            "probe.objectives, probe.seeds or probe.examples."
+        )
 
 
 def _planned(name: str, job: Job) -> Planned:

@@ -110,7 +110,7 @@ def test_a_killed_choice_goes_on_and_says_where_untouched_is_as_good(
 
     monkeypatch.setattr(Pace, "probe", probe)
     monkeypatch.setattr(TaskProbe, "scores", scores)
-    path = probed(with_head, "part = 0.25\nobjectives = ['both', 'masked', 'combined']")
+    path = probed(with_head, "part = 0.2\nobjectives = ['both', 'masked', 'combined']")
     run("pretrain", path, "-o", "out", "--budget", "300s", code=1)
     assert asked == ["base", "both", "masked", "combined"]
     done = run("pretrain", path, "-o", "out", "--budget", "300s", "--json")
@@ -118,13 +118,50 @@ def test_a_killed_choice_goes_on_and_says_where_untouched_is_as_good(
     assert asked[4:] == ["combined", "out"], "what was scored is not scored again"
     assert report["chosen"] == "masked"
     trials = report["probe"]["trials"]
-    assert trials["masked"]["windows"] == 75
+    assert trials["masked"]["windows"] == 60
     assert trials["both"]["tuples"] == trials["combined"]["tuples"] < 40, (
         "the second does not find its sentences stored"
     )
     assert ("the untouched encoder scores as high" in done.stderr) is (untouched == 70.0)
     assert report["probe"]["budget"] == "300s"
     assert 280 < float(report["budget"].removesuffix("s")) < 300, "the clock, not the parts, is taken off"
+
+
+def test_a_budget_that_scoring_would_eat_up_is_refused_before_a_trial(
+    run: Run, with_head: Path, probed: Probed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where only the clock showed it, the chosen objective gets as much as a trial, with a warning."""
+    from encodeonce.cli import pretrain_trials
+    from encodeonce.cli.pretrain_pace import Pace
+
+    def probe(self: Pace, *given: Any) -> None:
+        self.sentence, self.batch = 0.0, 8.0
+
+    clock, slow = [0.0], [40.0]
+
+    def scores(self: TaskProbe, encoder: str) -> list[float]:
+        clock[0] += slow[0]
+        return [50.0, 50.0]
+
+    monkeypatch.setattr(Pace, "probe", probe)
+    monkeypatch.setattr(TaskProbe, "scores", scores)
+    monkeypatch.setattr(pretrain_trials.time, "perf_counter", lambda: clock[0])
+    path = probed(with_head, "part = 0.2\nobjectives = ['both', 'masked']")
+    refused = run("pretrain", path, "-o", "out", "--budget", "150s", code=1)
+    assert "takes 40 s, so 2 trials and as many scorings more take 180 s" in refused.stderr
+    assert not (tmp_path / "out/trials/both/encoder").exists()
+    assert not (tmp_path / "out/probe.json").exists(), "so that more may be given"
+    slow[0] = 1.0
+    original = TaskProbe.scores
+
+    def slower(self: TaskProbe, encoder: str) -> list[float]:
+        slow[0] = 1.0 if Path(encoder) == with_head else 100.0
+        return original(self, encoder)
+
+    monkeypatch.setattr(TaskProbe, "scores", slower)
+    done = run("pretrain", path, "-o", "late", "--budget", "150s", "--json")
+    assert "choosing took 201 s of the budget of 150s" in done.stderr
+    assert json.loads(done.stdout)["budget"] == "30.000000s"
 
 
 def test_gains_are_paired_by_seed() -> None:
