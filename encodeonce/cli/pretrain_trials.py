@@ -99,9 +99,10 @@ def gain(scores: Scores, name: str) -> tuple[float, float | None]:
 def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     """`pretraining.pretrain` with the objective that the task prefers; the report's "probe" says what was tried.
 
-    FOLDER/probe.json keeps what was found: an interrupted run goes on. All trials are sized before the first of them
-    encodes anything, so that none finds stored what another paid for. The encoder that comes out at the end is scored
-    too, beside the budget. ConfigError without a budget, and where it is too little to choose by.
+    FOLDER/probe.json keeps what was found: an interrupted run goes on, and more budget may be given once the choice is
+    made. All trials are sized before the first of them encodes anything, so that none finds stored what another paid
+    for. The encoder that comes out at the end is scored too, beside the budget. ConfigError without a budget, and
+    where it is too little to choose by.
     """
     if not config.budget:
         raise ConfigError("objective = 'probe' spends a budget: add --budget 5m (or 44TFLOP), or name the objective.")
@@ -111,8 +112,8 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     found = _Found(folder, _origin(config, names, probe, read[0]))
     if "chosen" not in found.kept:
         _choose(config, folder, names, probe, read, found)
-    chosen, budget = found.kept["chosen"], found.kept["left"]
-    job = Job(_with(config, chosen, budget), folder, material=read)
+    chosen = found.kept["chosen"]
+    job = Job(_with(config, chosen, _left(config, found).text), folder, material=read)
 
     def scored(encoder: Path) -> dict[str, Any]:
         scores = {**found.kept["scores"], TRAINED: probe.scores(str(encoder))}
@@ -190,7 +191,10 @@ class _Found:
         if not self.path.is_file():
             return
         before = json.loads(self.path.read_text())
-        changed = differences(before["origin"], json.loads(json.dumps(origin)))
+        then, now = before["origin"], json.loads(json.dumps(origin))
+        if "chosen" in before:  # then more may be given
+            now["budget"] = then["budget"]
+        changed = differences(then, now)
         if changed:
             raise RunError(
                 f"{folder} holds a choice of objective that was made differently: {'; '.join(changed)}. Put it back "
@@ -212,7 +216,7 @@ def _choose(
     read: tuple[Material, list[dict[str, Any]]],
     found: _Found,
 ) -> None:
-    """Try each, score each, write down which is best and what is left of the budget."""
+    """Try each, score each, write down which is best and what that took."""
     whole, began = Budget.read(config.budget), time.perf_counter() - found.kept["seconds"]
     few = replace(whole, amount=whole.amount * config.probe.part)
     trials = folder / "trials"
@@ -243,16 +247,22 @@ def _choose(
     shutil.rmtree(trials, ignore_errors=True)
     scores = found.kept["scores"]
     best = max(names, key=lambda name: fmean(scores[name])) if len(names) > 1 else names[0]
-    spent = few.amount * len(found.kept["trials"]) if whole.of_flops else time.perf_counter() - began
-    left = replace(whole, amount=max(whole.amount - spent, few.amount))
-    if left.amount > whole.amount - spent:
+    _say(probe, scores, names, best)
+    found.keep(chosen=best, seconds=time.perf_counter() - began)
+
+
+def _left(config: PretrainConfig, found: _Found) -> Budget:
+    """What the chosen objective gets: the budget without what choosing took, as much as a trial at least."""
+    whole, trials = Budget.read(config.budget), found.kept["trials"].values()
+    spent = float(sum(one["flops"] for one in trials) if whole.of_flops else found.kept["seconds"])
+    least = whole.amount * config.probe.part
+    if whole.amount - spent < least:
         log.warning(
             "choosing took %s of the budget of %s: the chosen objective gets as much as a trial",
             whole.said(spent),
             config.budget,
         )
-    _say(probe, scores, names, best)
-    found.keep(chosen=best, left=left.text, seconds=time.perf_counter() - began)
+    return replace(whole, amount=max(whole.amount - spent, least))
 
 
 def _enough(whole: Budget, few: Budget, trials: int, scoring: float) -> None:

@@ -1,6 +1,7 @@
 """`pretrain` with objective = "probe": what is tried, chosen, spent and said; and heads that a base has not."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
@@ -162,6 +163,11 @@ def test_a_budget_that_scoring_would_eat_up_is_refused_before_a_trial(
     done = run("pretrain", path, "-o", "late", "--budget", "150s", "--json")
     assert "choosing took 201 s of the budget of 150s" in done.stderr
     assert json.loads(done.stdout)["budget"] == "30.000000s"
+    shutil.rmtree(tmp_path / "late/train")
+    slow[0], before = 0.0, clock[0]
+    more = json.loads(run("pretrain", path, "-o", "late", "--budget", "400s", "--json").stdout)
+    assert more["budget"] == "199.000000s", "more may be given once there is a choice, and nothing is tried again"
+    assert clock[0] == before + 100
 
 
 def test_gains_are_paired_by_seed() -> None:
