@@ -22,7 +22,7 @@ import torch
 from parts import show
 
 from encodeonce.batching import Cut
-from encodeonce.cli.quickstart import quickstart_folder
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.report.results import now, surroundings

@@ -28,12 +28,12 @@ from typing import Any
 
 import torch
 
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus.passages import read_passages
 from encodeonce.corpus.questions import read_questions
 from encodeonce.corpus.windows import windows
 from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.memory import Memory
 from encodeonce.methods.lumen import Design, Lumen
 from encodeonce.metrics.retrieval import answer_recall, retrieval_scores

@@ -21,8 +21,8 @@ from parts import show
 from step import BATCH, documents_of
 
 from encodeonce.batching import Examples
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.report.results import now, surroundings

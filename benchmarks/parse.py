@@ -18,8 +18,8 @@ import torch
 from parts import show
 from step import documents_of
 
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.nn.trees import is_tree

@@ -29,10 +29,10 @@ from step import BATCH, documents_of
 from encodeonce.batching import Cut
 from encodeonce.cli.config import Config, parse
 from encodeonce.cli.planning import LIVE_EPOCHS, Forecast, forecast
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus import write
 from encodeonce.costs import break_even
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.methods.finetune import TUNINGS, Finetune, Tuning
 from encodeonce.nn.linear import fastest_compute

@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from encodeonce.cli.quickstart import encoder_name
 from encodeonce.corpus import read
 from encodeonce.corpus.taxonomy import path_of
 from encodeonce.corpus.text import with_sentences
@@ -109,7 +108,7 @@ def pace(source: str) -> None:
         rule = SharedGroup.of([keys[i] for i in own], [groups[i] for i in own])
         used += len(np.unique(triplets(rule, n, 42 if side else 0).tuples))
     some = [sentence for document in documents[:: len(documents) // 40] for sentence in document.sentences][:ENCODED]
-    base = Pretrained(encoder_name("quickstart"), overlap=0)
+    base = Pretrained("quickstart", overlap=0)
     rows = Pooled(Pretrained(base.path, compute="bf16x3"))
     cut = rows.cut([Document(str(n), sentences=(sentence,)) for n, sentence in enumerate(some)])
     method = FastDoc(base.stack(), Objective.named("both", compute="bf16"), (9, 16, 113))

@@ -27,8 +27,8 @@ from parts import show
 from step import BATCH, Data, documents_of
 from torch import nn
 
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.nn.linear import fastest_compute

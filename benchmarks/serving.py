@@ -22,8 +22,8 @@ import step
 import torch
 from parts import show
 
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.report.results import now, surroundings
 from encodeonce.serve.bundle import Run

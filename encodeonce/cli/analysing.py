@@ -24,7 +24,6 @@ from ..methods.fastdoc.masking import windows_of
 from ..methods.fastdoc.measure import by_pieces
 from ..nn.segments import segment_means
 from ..types import Document
-from .quickstart import encoder_name
 from .steps import recorded
 
 __all__ = ["analysed"]
@@ -45,10 +44,10 @@ def analysed(
     """ "change": encoder -> group -> (r1, r2); "agreement": what is compared -> numbers, empty without documents."""
     if sentence_encoder and file is None:
         raise ConfigError("a sentence encoder reads documents: give --documents.")
-    named = {_named(name): Pretrained(encoder_name(name), overlap=0) for name in trained}
+    named = {_named(name): Pretrained(name, overlap=0) for name in trained}
     if len(named) < len(trained):
         raise ConfigError(f"two encoders of one name among {', '.join(trained)}; give each once.")
-    first = Pretrained(encoder_name(base), overlap=0)
+    first = Pretrained(base, overlap=0)
     weights = first.stack().model.state_dict()
     found = {name: change(weights, one.stack().model.state_dict()) for name, one in named.items()}
     agreements: dict[str, Any] = {}
@@ -97,7 +96,7 @@ def _windows(one: Pretrained, documents: Sequence[Document]) -> list[Any]:
 
 def _sentence_rows(documents: Sequence[Document], name: str) -> list[Float[np.ndarray, "S E"]]:
     """Each document's sentence vectors."""
-    source = Pooled(Pretrained(encoder_name(name)))
+    source = Pooled(Pretrained(name))
     rows = {i: views[-1] for i, views in source.encode(source.cut(documents))}
     return [rows[i] for i in range(len(documents))]
 

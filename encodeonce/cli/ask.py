@@ -69,18 +69,15 @@ def ask(
         raise click.UsageError("Give a question, or a file of them with --file.")
     from ..corpus.questions import read_questions
     from ..serve.answerer import Answerer
-    from ..serve.reader_run import memory_of
-    from .quickstart import encoder_name
 
     asked: list[str | Question] = [question] if question is not None else []
     if file is not None:
         asked += read_questions(file, format=format)
-    made = memory_of(run)[1]
     answerer = Answerer.load(
         run,
         memory,
-        encoder=encoder_name(encoder or made.encoder),
-        vectors=encoder_name(vectors) if vectors else None,
+        encoder=encoder,
+        vectors=vectors,
         retriever=retriever,
         k=k,
         size=batch_size,

@@ -67,9 +67,8 @@ def debug_data(
     pieces = None
     if encoder is not None:
         from ..encoders.pretrained import Pretrained
-        from .quickstart import encoder_name
 
-        model = Pretrained(encoder_name(encoder))
+        model = Pretrained(encoder)
         pieces = {name: model.cut(found) for name, found in documents.items()}
     found = diagnose(documents, chosen or asked or _label_columns(documents), pieces=pieces)
     click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found))

@@ -36,9 +36,7 @@ def demo(folder: Path, encoder: str, sentences: int, epochs: int, part: int, sli
     The text is Python's own manual, lower-cased and stripped of punctuation; the labels are what was taken out. It
     takes two or three minutes. A second time, everything is in the store and no sentence is encoded.
     """
-    from .quickstart import encoder_name
 
-    place = encoder_name(encoder)
     from .demonstration import Plan, demonstrate
 
-    click.echo(demonstrate(Plan(encoder, place, folder, sentences, epochs, part, slice_epochs, threads)))
+    click.echo(demonstrate(Plan(encoder, folder, sentences, epochs, part, slice_epochs, threads)))

@@ -26,7 +26,6 @@ from ..train.settings import Settings
 from ..types import Document
 from . import learning, steps
 from .learning import Material, Trained
-from .quickstart import QUICKSTART, QUICKSTART_MODEL
 
 __all__ = ["Plan", "changed_f1", "demonstrate", "example"]
 
@@ -45,10 +44,9 @@ FEWEST = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`place` is where the encoder called `encoder` lies; `part` sentences are fine-tuned on, `part_epochs` times."""
+    """`part` sentences are fine-tuned on, `part_epochs` times."""
 
     encoder: str
-    place: str
     folder: Path
     sentences: int
     epochs: int
@@ -113,9 +111,8 @@ def _demonstrate(plan: Plan) -> str:
 
 def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> Material:
     """The one encoding pass, with the tasks learned from the training sentences."""
-    model = Pretrained(plan.place)
-    name = QUICKSTART_MODEL if plan.encoder == QUICKSTART else plan.encoder
-    spec = replace(model.spec("all", "fp16"), encoder=name)
+    model = Pretrained(plan.encoder)
+    spec = model.spec("all", "fp16")
     store = Store.open(plan.folder / "states", spec)
     everything = [document for documents in splits.values() for document in documents]
     encoded = steps.encode(store, everything, model)
@@ -124,7 +121,7 @@ def _encoded(plan: Plan, splits: Mapping[str, Sequence[Document]]) -> Material:
     speed = f", {encoded.rows_per_second:,.0f} pieces/s" if encoded.rows_per_second else "; encoder not loaded"
     log.info(
         "encode     %s, %d layers: %s hits, %s misses, %.1f s%s",
-        name,
+        spec.encoder,
         len(spec.layers),
         f"{report.hits:,}",
         f"{report.written:,}",

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ..batching import count_by_pieces
+from ..encoders.checkpoint import label
 from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
@@ -66,7 +67,7 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
     bounded = bool(settings.per_device_train_batch_pieces) and "vocabulary" in plan.lacks
     batches = _n_batches(splits["train"], settings, None if bounded else model)
     return DryRun(
-        encoder=steps.label_of(spec.encoder),
+        encoder=label(spec.encoder),
         layers=spec.layers,
         width=spec.width,
         method=chosen.name,

@@ -69,8 +69,8 @@ def _rows(
     run: "Run", folder: Path, files: tuple[str, ...], split: str, scores: dict[str, Any], command: str
 ) -> list["ResultsRow"]:
     """A row a task and metric; None is the value of an undefined score."""
+    from ..encoders.checkpoint import label
     from ..report.results import ResultsRow, now, surroundings
-    from .steps import label_of
 
     here, started = surroundings(), now()
     return [
@@ -78,7 +78,7 @@ def _rows(
             experiment=folder.resolve().name,
             dataset=", ".join(Path(name).name for name in files),
             task=task,
-            encoder=label_of(run.spec.encoder),
+            encoder=label(run.spec.encoder),
             method=run.variant.name,
             variant="",
             seed=run.training["settings"]["seed"],

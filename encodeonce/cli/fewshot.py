@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..encoders.quickstart import QUICKSTART
 from .options import columns_option, format_option, json_option
-from .quickstart import QUICKSTART, encoder_name
 
 if TYPE_CHECKING:
     from ..integrations.few_shot import FewShot
@@ -73,7 +73,7 @@ def fewshot(
 
     documents = texts_of(labelled)
     model = FewShot(
-        encoder_name(encoder),
+        encoder,
         methods=tuple(methods.split(",")) if methods else METHODS,
         folds=folds,
         steps=steps,

@@ -37,6 +37,7 @@ __all__ = [
     "layers_of",
     "learned",
     "prepare",
+    "stored",
     "train",
 ]
 
@@ -97,7 +98,18 @@ class Trained:
 
 def prepare(config: "Config", methods: Sequence[MethodSettings], *, max_bytes: int | None = None) -> Material:
     """Read the files, learn the tasks from the training part, encode what the store lacks of what `methods` read."""
-    splits, tasks = learned(config)
+    return stored(config, *learned(config), methods, max_bytes=max_bytes)
+
+
+def stored(
+    config: "Config",
+    splits: Mapping[str, Sequence[Document]],
+    tasks: tuple[Task, ...],
+    methods: Sequence[MethodSettings],
+    *,
+    max_bytes: int | None = None,
+) -> Material:
+    """The same with documents that were read and tasks that were learned already."""
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model)
     reads = any(layers_of(method, spec) for method in methods)

@@ -70,9 +70,10 @@ def memory() -> None:
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--output", "-o", "run", type=click.Path(file_okay=False, path_type=Path), help="RUN.")
 @click.option("--dry-run", is_flag=True, help="Check config and data, say what would be done, and do nothing.")
+@click.option("--whole", is_flag=True, help="Copy the encoder into RUN, which can then be moved alone.")
 @set_option
 @json_option
-def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...], as_json: bool) -> None:
+def train(config: Path, run: Path | None, dry_run: bool, whole: bool, changes: tuple[str, ...], as_json: bool) -> None:
     """Train a reader on questions and passages, and save it as RUN, for `build` and `ask`.
 
     CONFIG names encoder, questions, passages, design and settings. A training that was interrupted goes on where it was
@@ -90,7 +91,7 @@ def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...
         planned = plan_reader(chosen)
         click.echo(json.dumps(planned.to_json()) if as_json else _planned_text(planned))
         return
-    done = train_reader(chosen, run)
+    done = train_reader(chosen, run, whole=whole)
     click.echo(json.dumps(done.to_json()) if as_json else _trained_text(done, run))
 
 
@@ -113,16 +114,16 @@ def build(
     from ..encoders.pooled import Pooled
     from ..encoders.pretrained import Pretrained
     from ..memory import Memory
-    from ..serve.reader_run import encoder_for, memory_of
-    from .quickstart import encoder_name
+    from ..serve.folder import encoder_of
+    from ..serve.reader_run import memory_of
 
     spec, made, form = memory_of(run)
-    model = encoder_for(made, encoder_name(encoder or made.encoder))
+    model = encoder_of(run, made, encoder)
     wanted = None if spec is None else model.spec(list(spec.layers), spec.dtype)
     _refuse_other(run, made, model.spec(list(made.layers), made.dtype))
     pooled = None
     if vectors is not None:
-        pooled = Pooled(Pretrained(model.name if vectors == "same" else encoder_name(vectors)), "text", normalize=True)
+        pooled = Pooled(Pretrained(model.name if vectors == "same" else vectors), "text", normalize=True)
     path = output or run / "memory"
     opened = Memory.create(path, wanted, None if pooled is None else pooled.spec(), form=form)
     max_bytes = None if max_gb is None else int(max_gb * 1e9)
@@ -141,18 +142,17 @@ def add(
     """Add the passages in FILES. No other is encoded again, and no other file of MEMORY is touched."""
     from ..memory import Memory
     from ..serve.answerer import pooled_for
-    from ..serve.reader_run import encoder_for
-    from .quickstart import encoder_name
+    from ..serve.folder import encoder_of
 
     opened = Memory.open(path)
     model = pooled = None
     if opened.states is not None:
         own = opened.states.spec
-        model = encoder_for(own, encoder_name(encoder or own.encoder))
+        model = encoder_of(_home(path), own, encoder)
         _refuse_other(path, own, model.spec(list(own.layers), own.dtype))
     if opened.vectors is not None:
         own = opened.vectors.spec
-        pooled = pooled_for(own, encoder_name(vectors) if vectors else None, model)
+        pooled = pooled_for(own, vectors, model)
         _refuse_other(path, own, pooled.spec(list(own.layers), own.dtype))
     done = opened.add(passages(), model, pooled, replacing=replace)
     _say(path, done, as_json)
@@ -244,12 +244,10 @@ def plan(
 ) -> None:
     """Encode the passages in FILES once, or each time they are read? Measured on a sample; nothing is written."""
     from ..corpus.questions import read_questions
-    from ..serve.reader_run import load_reader, memory_of
+    from ..serve.reader_run import load_reader
     from .memory_planning import forecast
-    from .quickstart import encoder_name
 
-    _, made, _ = memory_of(run)
-    held = load_reader(run, encoder_name(encoder or made.encoder))
+    held = load_reader(run, encoder)
     asked = [] if questions is None else read_questions(questions)
     found = forecast(held, passages(), asked, k, budget)
     click.echo(json.dumps(found.to_json()) if as_json else found.text())
@@ -264,6 +262,8 @@ def _planned_text(found: "ReaderPlan") -> str:
         f"to store   {found.store.rows:,} rows of {found.store.missing:,} passages, {found.store.bytes:,} bytes",
         f"training   {found.steps:,} steps",
     ]
+    if found.searched:
+        lines.insert(1, f"search     {found.searched} designs, of which this is the first, by dev before the training")
     if found.store.lacks:
         lines.append(f"lacking    the encoder has no {' and no '.join(found.store.lacks)}: nothing can be encoded yet")
     return "\n".join([*lines, "Nothing was written."])
@@ -281,6 +281,10 @@ def _trained_text(done: "ReaderReport", run: Path) -> str:
         lines.append(
             f"store      {report.hits:,} passages were there, {report.written:,} encoded ({report.bytes:,} bytes)"
         )
+    for trial in done.trials:
+        mark = "*" if trial.design == done.design.chosen() else " "
+        settings = ", ".join(f"{name} {value}" for name, value in trial.design.items())
+        lines.append(f"search   {mark} {settings}: exact_match {shown(trial.scores['exact_match'])}")
     fit, best = done.fit, done.fit.best["answer"]["epoch"]
     lines.append(
         f"train      {fit.batches:,} batches, {1000 * fit.seconds_per_batch:.0f} ms each, {fit.seconds:.1f} s; epoch "
@@ -295,6 +299,12 @@ def _passages(files: tuple[Path, ...], format: str | None, words: int, overlap: 
     from ..corpus.windows import windows
 
     return windows([one for file in files for one in read_passages(file, format=format)], words, overlap)
+
+
+def _home(memory: Path) -> Path:
+    """The run that a memory lies in, which may hold the encoder; else the memory itself."""
+    run = memory.resolve().parent
+    return run if (run / "model.safetensors").is_file() else memory
 
 
 def _refuse_other(path: Path, own: Any, there: Any) -> None:

@@ -26,6 +26,7 @@ from ..costs import (
     step_macs,
     tagger_products,
 )
+from ..encoders.checkpoint import label
 from ..encoders.encode import jobs_of
 from ..encoders.pretrained import Pretrained
 from ..methods.aggregate import VARIANTS, Variant
@@ -172,7 +173,7 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     sizes = _sizes(config, spec, model, corpus)
     facts = _facts((method, epoch), settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
     return Forecast(
-        encoder=steps.label_of(spec.encoder),
+        encoder=label(spec.encoder),
         method=method,
         tasks=tuple(task.name for task in tasks),
         epochs=facts.epochs,

@@ -29,7 +29,8 @@ def pretrain(config: Path, folder: Path, budget: str | None, changes: tuple[str,
 
     CONFIG names documents, the field of their category path, encoder and objective. FOLDER/encoder is then an ordinary
     encoder; FOLDER/report.json says what was sampled, what it cost, and how held-out documents come out beside the
-    plain mean of sentence vectors. Given again, an interrupted run goes on and a
+    plain mean of sentence vectors. With objective = "probe" several are tried, each with a part of the budget, and the
+    rest is spent on the one that a small probe of your own task prefers. Given again, an interrupted run goes on and a
     finished one is left as it is.
     """
     from .config import load
@@ -37,9 +38,10 @@ def pretrain(config: Path, folder: Path, budget: str | None, changes: tuple[str,
 
     given = (f"budget={budget}",) if budget else ()
     chosen = load(config, (*changes, *given), model=PretrainConfig)
-    from . import pretraining
+    from .pretrain_trials import PROBE, pretrain_probed
+    from .pretraining import pretrain as pretrained
 
-    report = pretraining.pretrain(chosen, folder)
+    report = (pretrain_probed if chosen.objective == PROBE else pretrained)(chosen, folder)
     click.echo(json.dumps(report) if as_json else _text(report, folder))
 
 
@@ -66,5 +68,24 @@ def _text(report: dict[str, Any], folder: Path) -> str:
         for name in ("untouched", "trained"):
             parts = [f"{kind} {held[name][kind]:.1f}" for kind in ("sentences", "pieces") if kind in held[name]]
             lines.append(f"           {name}: {', '.join(parts)}")
+    if "probe" in report:
+        lines += _probe_lines(report["probe"], report["chosen"])
     lines.append(f"encoder    {folder / 'encoder'}")
     return "\n".join(lines)
+
+
+def _probe_lines(probe: dict[str, Any], chosen: str) -> list[str]:
+    """Dev scores of the user's task: untouched, each objective that was tried, and the encoder that came out."""
+    from .pretrain_trials import gain
+
+    lines = [
+        f"probe      {probe['config']}: {probe['metric']} on dev, {len(probe['seeds'])} seeds, "
+        f"{probe['seconds']:,.0f} s; chosen: {chosen}"
+    ]
+    for name, scores in probe["scores"].items():
+        line = f"           {name:<10} {sum(scores) / len(scores):.2f}"
+        if name != "untouched":
+            apart, error = gain(probe["scores"], name)
+            line += f" ({apart:+.2f}{'' if error is None else f' ± {error:.2f}'})"
+        lines.append(line)
+    return [*lines, *(f"           {name}: not tried. {why}" for name, why in probe["left_out"].items())]

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from .config import EncoderName, FileName, Files, Section, TrainSection
+from .config import EncoderName, FileName, Files, Names, Section, TrainSection
 
-__all__ = ["DocumentsSection", "PretrainConfig", "PretrainSection", "SampleSection"]
+__all__ = ["DocumentsSection", "PretrainConfig", "PretrainSection", "ProbeSection", "SampleSection"]
 
 
 class DocumentsSection(Section):
@@ -47,6 +47,20 @@ class SampleSection(Section):
     n_held_out: int = Field(default=4000, gt=0, description="tuples of held-out documents that are scored")
 
 
+class ProbeSection(Section):
+    """`[probe]`: the task of one's own that chooses the objective, where that is "probe"."""
+
+    config: FileName | None = Field(
+        default=None, description="a config file of `train`: its task, method, data.train, data.dev"
+    )
+    objectives: Names = Field(
+        default_factory=list, description="what is tried; none: both, masked and combined, so far as they can be"
+    )
+    part: float = Field(default=0.1, gt=0, lt=1, description="of the budget that each is tried with")
+    examples: int = Field(default=500, gt=0, description="documents of either side, train and dev, at most")
+    seeds: int = Field(default=3, gt=0, le=5, description="of training on the task; scores are paired by them")
+
+
 class PretrainSection(TrainSection):
     """`[train]`: the loop, with the authors' settings as defaults (spec A10)."""
 
@@ -73,7 +87,9 @@ class PretrainConfig(Section):
     compute: Literal["fp32", "bf16x3", "bf16"] = Field(
         default="bf16x3", description="the sentence encoder's arithmetic; bf16x3 errs less than the stored type rounds"
     )
-    objective: str = Field(default="both", description="triplet, hier, both, masked, combined or release")
+    objective: str = Field(
+        default="both", description="triplet, hier, both, masked, combined, release; probe: what [probe] chooses"
+    )
     budget: str = Field(
         default="", description="5m, 90s, 1h or 44TFLOP: so many tuples (windows) as that pays for, encoding included"
     )
@@ -87,3 +103,4 @@ class PretrainConfig(Section):
     data: DocumentsSection = DocumentsSection()
     sample: SampleSection = SampleSection()
     train: PretrainSection = PretrainSection()
+    probe: ProbeSection = ProbeSection()

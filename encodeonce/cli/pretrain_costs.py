@@ -52,6 +52,11 @@ class Budget:
             raise ConfigError(f"budget={text!r}: write it as 90s, 5m, 1.5h or 44TFLOP.")
         return cls(float(found[1]) * UNITS[found[2]], found[2] == "TFLOP")
 
+    @property
+    def text(self) -> str:
+        """What `read` makes this budget of."""
+        return f"{self.amount / 1e12:.12f}TFLOP" if self.of_flops else f"{self.amount:.6f}s"
+
     def said(self, amount: float) -> str:
         """An amount in this budget's unit."""
         return f"{amount / 1e12:,.2f} TFLOP" if self.of_flops else f"{amount:,.0f} s"

@@ -119,7 +119,7 @@ class Pace:
         if not self.config.budget:
             return (sample.doubled() if doubles else sample), windows
         kept = folder / "size.json"
-        if not (kept.is_file() and (folder / "train" / "checkpoint" / "state.json").is_file()):
+        if not kept.is_file():
             bought = self.bought(documents, sample.tuples, windows, apart, 1 + doubles)
             write_bytes(kept, json.dumps({"budget": self.config.budget, "bought": bought}).encode())
         bought = int(json.loads(kept.read_text())["bought"])

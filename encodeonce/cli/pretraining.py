@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ..encoders.masked_lm import MaskedLM
 from ..encoders.pieces import load_tokenizer
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import DataError, RunError
+from ..errors import DataError, EncoderError, RunError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
 from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
 from ..methods.fastdoc.masking import Window, windows_of
@@ -36,10 +36,9 @@ from .pretrain_costs import encoding, masking, training
 from .pretrain_material import Material, check, paths_of, prepare, sampled
 from .pretrain_pace import Pace
 from .pretrain_taxonomy import placed
-from .quickstart import encoder_name
 from .steps import encode
 
-__all__ = ["pretrain"]
+__all__ = ["Job", "Planned", "pretrain"]
 
 log = logging.getLogger("encodeonce")
 
@@ -47,53 +46,88 @@ NONE = np.zeros((0, 3), np.int64)
 """No tuples."""
 
 
-class _Job:
-    """One `pretrain` from config to report."""
+@dataclass(frozen=True)
+class Planned:
+    """What a run trains on: documents, tuples and windows, as many as its budget pays for."""
 
-    def __init__(self, config: PretrainConfig, folder: Path) -> None:
-        self.config, self.folder = config, folder
+    material: Material
+    mapped: list[dict[str, Any]]
+    sample: Sample
+    paths: list[tuple[str, ...]]
+    windows: list[Window]
+    held: Sample | None
+    pace: Pace
+
+
+class Job:
+    """One run of `pretrain` from config to report: `finished`, else `planned`, then `train`.
+
+    `material` are documents that were read already, and where their categories went. A `brief` run scores nothing.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        folder: Path,
+        *,
+        material: tuple[Material, list[dict[str, Any]]] | None = None,
+        brief: bool = False,
+    ) -> None:
+        self.config, self.folder, self.brief = config, folder, brief
         self.objective = Objective.named(config.objective, **config.options)
         self.settings = Settings(**config.train.model_dump(exclude_none=True))
-        self.base = Pretrained(encoder_name(config.encoder), overlap=0)
-        frozen = encoder_name(config.sentence_encoder or config.encoder)
+        self.base = Pretrained(config.encoder, overlap=0)
+        frozen = config.sentence_encoder or config.encoder
         self.source = Pooled(
             Pretrained(frozen, compute=config.compute), "sentence", config.pooling, normalize=config.normalize
         )
         self.seconds: dict[str, float] = {}
         self.norms: dict[str, float] = {}
-        self.windows: list[Window] = []
         self.head: MaskedLM | None = None
         self.mask_id = -1
+        check(config.sample, self.objective)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.read = self.material() if material is None else material
 
-    def run(self) -> dict[str, Any]:
-        material, mapped = self.material()
-        if self.agree(material):
-            log.info("%s holds this run, finished", self.folder)
-            return dict(json.loads((self.folder / "report.json").read_text()))
+    def finished(self) -> dict[str, Any] | None:
+        """The report, where the folder holds this run and it is whole. RunError where it holds another run."""
+        if not self.agree(self.read[0]):
+            return None
+        log.info("%s holds this run, finished", self.folder)
+        return dict(json.loads((self.folder / "report.json").read_text()))
+
+    def planned(self) -> Planned:
+        """What is trained on, before anything is encoded; what cannot be trained is refused."""
+        material, mapped = self.read
         self.refuse()
         self.store = Store.open(self.config.store, self.source.spec(dtype=self.config.dtype))
         sample, paths = self.sample(material.train)
-        held = self.held_sample(material.held_out)
-        self.windows = self.windows_of(self.windowed(material.train, sample))
+        held = None if self.brief else self.held_sample(material.held_out)
+        windows = self.windows_of(self.windowed(material.train, sample))
         pace = Pace(self.config, self.settings, self.objective, self.base, self.source, self.store)
-        apart = [] if held is None else [material.held_out[i] for i in np.unique(held.tuples)]
-        pace.probe([*self.used(material.train, sample), *apart], material.train, sample.tuples, self.windows)
-        sample, self.windows = pace.sized(self.folder, material.train, sample, self.windows, apart)
-        everything = [*self.used(material.train, sample), *apart]
-        pace.estimate(everything, sample.tuples, self.windows)
+        apart = _apart(material, held)
+        pace.probe([*self.used(material.train, sample), *apart], material.train, sample.tuples, windows)
+        sample, windows = pace.sized(self.folder, material.train, sample, windows, apart)
+        return Planned(material, mapped, sample, paths, windows, held, pace)
+
+    def train(self, plan: Planned, beside: Callable[[Path], dict[str, Any]] = lambda _: {}) -> dict[str, Any]:
+        """Encode what is missing, train, export; `beside` is asked for more of the report when the encoder is there."""
+        material, sample, held = plan.material, plan.sample, plan.held
+        everything = [*self.used(material.train, sample), *_apart(material, held)]
+        plan.pace.estimate(everything, sample.tuples, plan.windows)
         self.fill(everything)
-        method, examples, taxonomy = self.method(material.train, sample, paths)
+        method, examples, taxonomy = self.method(plan)
         untouched = self.measured(method, material.held_out, held)
         result = fit(method, examples, {TASK: TripletScorer()}, self.settings, folder=self.folder / "train")
         self.seconds["train"] = result.seconds
         exported = export(method.blocks, self.base.path, self.folder / "encoder", method.head)
-        self.side(method)
+        self.side(method, exported.head is False)
         report = {
             "counts": material.counts,
             "sample": sample.report.to_json(),
             "tuples": len(sample.tuples),
-            "taxonomy": [] if taxonomy is None else taxonomy.statistics(paths),
-            "mapped": mapped,
+            "taxonomy": [] if taxonomy is None else taxonomy.statistics(plan.paths),
+            "mapped": plan.mapped,
             "norms": self.norms,
             "held_out": {
                 "tuples": 0 if held is None else len(held.tuples),
@@ -108,6 +142,7 @@ class _Job:
             "export": {**exported.to_json(), "folder": "encoder"},
             "settings": self.settings.to_json(),
             "objective": self.objective.to_json(),
+            **beside(self.folder / "encoder"),
         }
         write_bytes(self.folder / "report.json", (json.dumps(report, indent=1) + "\n").encode())
         return report
@@ -126,9 +161,7 @@ class _Job:
     def refuse(self) -> None:
         """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width."""
         if self.objective.masked:
-            self.head = MaskedLM.load(self.base.path)
-            mask = load_tokenizer(self.base.path).mask_token_id
-            self.mask_id = -1 if mask is None else int(mask)
+            self.head, self.mask_id = _head(self.base.path, self.settings.seed if self.objective.new_head else None)
         if self.objective.of_documents:
             entered = int(self.base.stack().model.get_input_embeddings().weight.shape[1])
             projection(self.source.model.width, entered, self.objective.projection)
@@ -147,7 +180,7 @@ class _Job:
 
     def agree(self, material: Material) -> bool:
         """Keep what this run is made of, or compare it with that of the folder's checkpoint; whether it is finished."""
-        chosen = self.config.model_dump(mode="json", exclude={"store", "encoder", "sentence_encoder"})
+        chosen = self.config.model_dump(mode="json", exclude={"store", "encoder", "sentence_encoder", "probe"})
         for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
             chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
         frozen = self.source.spec(dtype=self.config.dtype).to_json()
@@ -157,9 +190,13 @@ class _Job:
             "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
             "documents": material.digest(),
         }
-        path = self.folder / "origin.json"
-        if not path.is_file() or not (self.folder / "train" / "checkpoint" / "state.json").is_file():
-            write_bytes(path, (json.dumps(now, indent=1) + "\n").encode())
+        path, begun = self.folder / "origin.json", (self.folder / "train" / "checkpoint" / "state.json").is_file()
+        if not begun:
+            text = json.dumps(now, indent=1) + "\n"
+            if not path.is_file() or path.read_text() != text:
+                for counted in ("size.json", "encode.json"):
+                    (self.folder / counted).unlink(missing_ok=True)
+                write_bytes(path, text.encode())
             return False
         changed = differences(json.loads(path.read_text()), now)
         if changed:
@@ -214,11 +251,10 @@ class _Job:
         self.seconds["encode"] = before + (done.seconds if done is not None and done.report.written else 0.0)
         write_bytes(spent, json.dumps({"seconds": self.seconds["encode"]}).encode())
 
-    def method(
-        self, documents: Sequence[Document], sample: Sample, paths: list[tuple[str, ...]]
-    ) -> tuple[FastDoc, DocumentExamples, Taxonomy | None]:
+    def method(self, plan: Planned) -> tuple[FastDoc, DocumentExamples, Taxonomy | None]:
         """The trainee and its examples."""
-        made, stack, windows = self.objective, self.base.stack(), self.windows
+        documents, sample, paths, windows = plan.material.train, plan.sample, plan.paths, plan.windows
+        made, stack = self.objective, self.base.stack()
         if self.config.sample.topic_levels:
             index = self.store.index(self.store.keys(documents))
             vectors = plain_means(self.store, index)
@@ -260,9 +296,13 @@ class _Job:
         plain = [Document(d.id, text=" ".join(d.sentences), place=d.place) for d in documents]
         return windows_of(cutter.cut(plain), [d.place for d in documents])
 
-    def side(self, method: FastDoc) -> None:
-        """Heads and projection beside the export: they are never part of it."""
-        parts = {"hierarchy": method.hierarchy, "projection": method.projection}
+    def side(self, method: FastDoc, with_head: bool) -> None:
+        """What the export has no place for: classification heads, a projection, a new masked-language head."""
+        parts = {
+            "hierarchy": method.hierarchy,
+            "projection": method.projection,
+            "masked": method.head if with_head else None,
+        }
         tensors = {f"{n}.{k}": t for n, part in parts.items() if part is not None for k, t in part.state_dict().items()}
         if tensors:
             save_file(tensors, self.folder / "heads.safetensors")
@@ -350,10 +390,27 @@ def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     Interrupted, it goes on where it was: stored sentences stay, and the loop resumes from its last checkpoint. A folder
     that holds the same run, finished, is left as it is. RunError where it holds another run.
     """
-    job = _Job(config, folder)
-    check(config.sample, job.objective)
-    folder.mkdir(parents=True, exist_ok=True)
-    return job.run()
+    job = Job(config, folder)
+    return job.finished() or job.train(job.planned())
+
+
+def _head(folder: Path, seed: int | None) -> tuple[MaskedLM, int]:
+    """The masked-language head and the mask's id; EncoderError where the checkpoint has not both."""
+    mask = load_tokenizer(folder).mask_token_id
+    if mask is None:
+        raise EncoderError(f"{folder}: its tokenizer has no mask, so no piece can be hidden. Take objective = 'both'.")
+    try:
+        return MaskedLM.load(folder, seed=seed), int(mask)
+    except EncoderError as problem:
+        raise EncoderError(
+            f"{problem} Here: objective = 'both' needs no such head; options = {{ new_head = true }} trains a new one, "
+            "where the family has such heads."
+        ) from None
+
+
+def _apart(material: Material, held: Sample | None) -> list[Document]:
+    """The held-out documents that are scored."""
+    return [] if held is None else [material.held_out[i] for i in np.unique(held.tuples)]
 
 
 def _named(sample: Sample) -> str:

@@ -3,16 +3,15 @@
 import logging
 from pathlib import Path
 
-from ..encoders.pretrained import Pretrained
 from ..errors import EncoderError, StoreError
 from ..serve.bundle import load, made_for
+from ..serve.folder import encoder_of
 from ..serve.predictor import Predictor
 from ..store import Store
 from ..types import Spec
 from .config import load as load_config
-from .quickstart import encoder_name
 
-__all__ = ["encoder_of", "predictor_of"]
+__all__ = ["predictor_of"]
 
 log = logging.getLogger("encodeonce")
 
@@ -26,21 +25,15 @@ def predictor_of(folder: Path, encoder: str | None = None, store: str | None = N
     spec = made_for(folder)
     opened = Store.open(store, spec) if store else _own_store(folder, spec)
     try:
-        model = encoder_of(spec, encoder)
+        model = encoder_of(folder, spec, encoder)
     except EncoderError as problem:
         if opened is None or encoder is not None:
-            raise EncoderError(f"{problem} The run's encoder can be named with --encoder.") from None
+            raise
         log.warning(
             "the run's encoder is not here (%s); only texts that %s holds can be answered", problem, opened.path
         )
         model = None
     return Predictor(load(folder, model), opened, model)
-
-
-def encoder_of(spec: Spec, name: str | None = None) -> Pretrained:
-    """The encoder a run was trained on, with the run's own settings; no weights are loaded."""
-    name = encoder_name(name or spec.encoder)
-    return Pretrained(name, compute=spec.compute, window=spec.window, overlap=spec.overlap)
 
 
 def _own_store(folder: Path, spec: Spec) -> Store | None:

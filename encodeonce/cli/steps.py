@@ -6,17 +6,17 @@ Imports torch and the rooms below; a command imports this module when it runs, n
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..corpus import read
 from ..corpus.text import with_sentences
+from ..encoders.checkpoint import label, named
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..store import FillReport, Store, estimate
 from ..types import Document, Spec
-from .quickstart import QUICKSTART, QUICKSTART_MODEL, encoder_name
 
 if TYPE_CHECKING:
     from .config import Config
@@ -26,7 +26,6 @@ __all__ = [
     "Plan",
     "documents_of",
     "encode",
-    "label_of",
     "n_words",
     "planned",
     "pretrained",
@@ -80,7 +79,7 @@ def documents_of(
 
 def pretrained(config: "Config") -> Pretrained:
     """The config's encoder; no weights are loaded."""
-    return Pretrained(encoder_name(config.encoder), compute=config.compute, window=config.window)
+    return Pretrained(config.encoder, compute=config.compute, window=config.window)
 
 
 def with_rows(documents: Sequence[Document], unit: str) -> list[Document]:
@@ -93,28 +92,17 @@ def with_rows(documents: Sequence[Document], unit: str) -> list[Document]:
 
 
 def spec_of(config: "Config", model: Pretrained | Pooled, *, dry: bool = False) -> Spec:
-    """What must have made the config's store. A folder is named absolutely, the packaged encoder by its name.
+    """What must have made the config's store.
 
     With `dry`, an encoder whose folder lacks files has one too, without hashes.
     """
     made = model.outline if dry and isinstance(model, Pretrained) and model.lacks else model.spec
-    return replace(made(config.layers, config.dtype), encoder=_named(config.encoder))
+    return made(config.layers, config.dtype)
 
 
 def recorded(encoder: str) -> str:
     """What results call a config's encoder."""
-    return label_of(_named(encoder))
-
-
-def _named(encoder: str) -> str:
-    folder = Path(encoder)
-    name = str(folder.resolve()) if folder.is_dir() else encoder
-    return QUICKSTART_MODEL if name == QUICKSTART else name
-
-
-def label_of(encoder: str) -> str:
-    """What results call an encoder: a hub name, or a folder's last part; never a path."""
-    return Path(encoder).resolve().name if Path(encoder).is_dir() or encoder.startswith("/") else encoder
+    return label(named(encoder))
 
 
 def n_words(document: Document) -> int:

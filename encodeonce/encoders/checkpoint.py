@@ -12,14 +12,17 @@ from typing import Any
 
 from ..errors import EncoderError
 from ..resolve import ROOT, available, nearest
+from .quickstart import QUICKSTART, QUICKSTART_MODEL, quickstart_folder
 
 __all__ = [
     "config_hash",
     "counts_positions",
     "families",
     "family_file",
+    "label",
     "locate",
     "n_blocks",
+    "named",
     "read_config",
     "tokenizer_hash",
     "usable_window",
@@ -41,6 +44,7 @@ NOT_FAMILIES = (
     "pooled",
     "pretrained",
     "prompter",
+    "quickstart",
     "saving",
     "shape",
     "slots",
@@ -139,16 +143,33 @@ def family_file(config: Mapping[str, Any], source: str) -> str:
     return name
 
 
+def named(name: str | Path) -> str:
+    """What a Spec calls a checkpoint: a folder absolutely, the packaged encoder by its model's name, a hub name as it
+    is."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return str(folder.resolve())
+    return QUICKSTART_MODEL if str(name) == QUICKSTART else str(name)
+
+
+def label(name: str) -> str:
+    """What results call a checkpoint: a hub name, or a folder's last part; never a path."""
+    return Path(name).resolve().name if Path(name).is_dir() or Path(name).is_absolute() else name
+
+
 def locate(name: str | Path) -> tuple[Path, str]:
-    """The folder of a checkpoint and its revision ("" for a local folder).
+    """The folder of a checkpoint and its revision ("" for a local folder, and for the packaged encoder, "quickstart").
 
     A hub name is looked for in the local Hugging Face cache first and is downloaded only where the hub is not switched
-    off (HF_HUB_OFFLINE=1). Raises EncoderError with the path or name where nothing is found.
+    off (HF_HUB_OFFLINE=1). Raises EncoderError with the path or name where nothing is found, MissingExtra
+    where the packaged encoder is not installed.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder, ""
     text = str(name)
+    if text in (QUICKSTART, QUICKSTART_MODEL):
+        return quickstart_folder(), ""
     if folder.is_absolute() or text.startswith(".") or text.count("/") > 1 or not text:
         raise EncoderError(f"{folder}: no such folder. Give a folder with config.json, or a hub name such as org/name.")
     from huggingface_hub import constants, snapshot_download

@@ -6,7 +6,6 @@ T rows of the longest   R chosen rows   G items of a group
 
 import copy
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..errors import ConfigError
+from ..nn.barrier import Barrier
 from ..nn.dropout import Dropout
 from ..nn.item_blocks import ItemBlocks
 from ..nn.linear import COMPUTE
@@ -24,29 +24,13 @@ from .lora import add_lora, merged, weight_of
 from .slots import edited
 from .stack import Stack
 
-__all__ = ["Barrier", "LiveBlocks"]
+__all__ = ["LiveBlocks"]
 
 Edits = Callable[[Int[np.ndarray, " G"]], Edit]
 """Numbers of the items that run together -> what is called at their slots."""
 
 GROUP = 8
 """Items that are padded together where padding is needed at all: few enough to be of like length, once sorted."""
-
-
-@dataclass(frozen=True)
-class Barrier:
-    """Items have two parts, `first[b]` rows and the rest, and not every part may read the other (spec B4)."""
-
-    first: tuple[int, ...]
-    first_reads: bool
-    second_reads: bool
-
-    def pairs(self, items: Int[np.ndarray, " B"], real: Bool[np.ndarray, "B T"]) -> Bool[np.ndarray, "B T T"]:
-        """Which key each query may read, for these items in blocks whose `real` places are their own."""
-        first = np.arange(real.shape[1]) < np.asarray(self.first)[items][:, None]
-        query, key = first[:, :, None], first[:, None, :]
-        closed = (query & ~key & (not self.first_reads)) | (~query & key & (not self.second_reads))
-        return real[:, None, :] & ~closed
 
 
 class LiveBlocks(nn.Module):
@@ -142,17 +126,17 @@ class LiveBlocks(nn.Module):
     ) -> Float[Tensor, "R D"]:
         """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32.
 
-        A `barrier` keeps parts of an item from reading each other; the blocks then run padded, in groups of items, as
-        with `edits`: `edits(items)` is asked once a group for what `Stack.run` calls `edit(block, slot, x, y)`, here at
+        A `barrier` keeps parts of an item from reading each other. With `edits` the blocks run padded, in groups of
+        items: `edits(items)` is asked once a group for what `Stack.run` calls `edit(block, slot, x, y)`, here at
         `slots` alone where some are named; line b of x and y is the batch's item `items[b]`, padded right.
         """
         if not self.blocks:
             states = states if rows is None else states.index_select(0, rows)
             return self.stack.finish(states) if self.final else states
-        if self.packed and barrier is None and edits is None:
+        if self.packed and edits is None:
             for place, index in enumerate(self.blocks):
                 last = place == len(self.blocks) - 1
-                states = self._post_norm(place, index)(states, lengths, rows if last else None)
+                states = self._post_norm(place, index)(states, lengths, rows if last else None, barrier)
             return self.stack.finish(states) if self.final else states
         return self._padded(states, lengths, rows, barrier, edits, slots)
 

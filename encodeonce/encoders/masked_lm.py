@@ -10,6 +10,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from safetensors import safe_open
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError, EncoderError
 from ..resolve import resolve
 from . import checkpoint
-from .loading import load_model
+from .loading import load_and_grow
 
 __all__ = ["MaskedLM"]
 
@@ -50,11 +51,13 @@ class MaskedLM(nn.Module):
         self.requires_grad_(True)
 
     @classmethod
-    def load(cls, folder: Path) -> "MaskedLM":
-        """The head in a local checkpoint folder.
+    def load(cls, folder: Path, *, seed: int | None = None) -> "MaskedLM":
+        """The head in a local checkpoint folder. With a `seed` one that the files lack is drawn as its family draws new
+        weights; its table is that of the piece vectors where the family ties them.
 
         Raises EncoderError by name for a family without such a head (T5 fills its sentinels with a decoder, GPT-2
-        predicts the next piece), and for a checkpoint whose files hold none, such as most sentence encoders.
+        predicts the next piece), and without a seed for a checkpoint whose files hold none, such as most sentence
+        encoders.
         """
         config = checkpoint.read_config(folder)
         family = checkpoint.family_file(config, str(folder))
@@ -65,13 +68,22 @@ class MaskedLM(nn.Module):
                 f"{folder}: the family {family!r} has no masked-language-model head. Families that have: "
                 f"{', '.join(have)}."
             )
-        if not any(paths.dense in name for name in _names(folder)):
+        held = any(paths.dense in name for name in _names(folder))
+        if not held and seed is None:
             raise EncoderError(
                 f"{folder}: the files hold no masked-language-model head (no weight named {paths.dense}); config.json "
                 f"says {config.get('architectures')}. Take the checkpoint as it was after masked-language pre-training,"
                 " or a classification head on its vectors."
             )
-        model = load_model(AUTO, folder)
+        new = (
+            ()
+            if held
+            else (paths.dense, paths.norm, paths.weight, paths.bias, paths.weight.removesuffix("weight") + "bias")
+        )
+        with torch.random.fork_rng(devices=[]):
+            if seed is not None:
+                torch.manual_seed(seed)
+            model, _ = load_and_grow(AUTO, folder, new)
         weight, parameters = model.get_parameter(paths.weight), dict(model.named_parameters(remove_duplicate=False))
         return cls(
             model.get_submodule(paths.dense),

@@ -37,7 +37,8 @@ log = logging.getLogger("encodeonce")
 
 
 class Pretrained:
-    """`name` is a folder with config.json, tokenizer files and safetensors weights, or a hub name.
+    """`name` is a folder with config.json, tokenizer files and safetensors weights, a hub name, or "quickstart" (the
+    packaged all-MiniLM-L6-v2, extra `quickstart`).
 
     `window` is the longest input in pieces, special ones included (default: what the model can hold); longer items are
     cut into windows that share up to `overlap` pieces (default: window // 4). `compute` "bf16x3" multiplies in three
@@ -65,7 +66,7 @@ class Pretrained:
             raise ConfigError(f"compute={compute!r} must be 'fp32', 'bf16x3' or 'bf16'.")
         if batch_pieces < 1:
             raise ConfigError(f"batch_pieces={batch_pieces} must be at least 1.")
-        self.name, self.compute, self.batch_pieces = str(name), compute, batch_pieces
+        self.name, self.compute, self.batch_pieces = checkpoint.named(name), compute, batch_pieces
         self.path, self.revision = checkpoint.locate(name)
         self.config = checkpoint.read_config(self.path)
         self.family = checkpoint.family_file(self.config, str(self.path))

@@ -12,7 +12,7 @@ from ..resolve import resolve
 from . import checkpoint
 from .loading import load_model
 
-__all__ = ["save_checkpoint"]
+__all__ = ["copy_checkpoint", "save_checkpoint"]
 
 
 def save_checkpoint(base: Path, weights: Mapping[str, Tensor], folder: Path, auto: str | None = None) -> None:
@@ -35,3 +35,19 @@ def save_checkpoint(base: Path, weights: Mapping[str, Tensor], folder: Path, aut
     for name in checkpoint.TOKENIZER_FILES:
         if (base / name).is_file():
             shutil.copyfile(base / name, folder / name)
+
+
+def copy_checkpoint(base: Path, folder: Path) -> None:
+    """Config, tokenizer and weights of `base`, file by file, into `folder`, in the place of what is there."""
+    if folder.is_dir() and folder.samefile(base):
+        return
+    names = ["config.json", *checkpoint.TOKENIZER_FILES, checkpoint.WEIGHT_FILES[1]]
+    files = [*(base / name for name in names), *checkpoint.weight_files(base)]
+    partly = folder.with_name(folder.name + ".part")
+    shutil.rmtree(partly, ignore_errors=True)
+    partly.mkdir(parents=True)
+    for file in files:
+        if file.is_file():
+            shutil.copyfile(file, partly / file.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    partly.rename(folder)

@@ -6,6 +6,8 @@
 
 #include "lanes.h"
 
+#define ROWS 4 /* that are computed side by side */
+
 static inline long rounded(long n) { return (n + V - 1) / V * V; }
 
 static long longest_of(const int64_t *lengths, long items) {
@@ -28,52 +30,68 @@ static void unpack(const uint16_t *rows16, const float *bias, long n, long strid
         for (long j = 0; j < s; j++) across[c * s + j] = j < n ? rows[j * w + c] : 0.0f;
 }
 
-/* out[S] = scale * row[W] across[W S] */
-static inline void products(const float *row, const float *across, long w, long s, float scale, float *out) {
+/* out[m S] = scale * rows[m W] across[W S]. Always inlined, so that m is a constant: what is read of `across` serves m
+   rows, and 2 m sums run side by side. Every sum has one order, whatever m is */
+static inline __attribute__((always_inline)) void products(int m, const float *rows, const float *across, long w, long s,
+                                                           float scale, float *out) {
     long c = 0;
     for (; c + 2 * V <= s; c += 2 * V) {
-        vec a = {0}, b = {0};
+        vec a[ROWS] = {{0}}, b[ROWS] = {{0}};
         for (long k = 0; k < w; k++) {
-            a += row[k] * load(across + k * s + c);
-            b += row[k] * load(across + k * s + c + V);
+            vec left = load(across + k * s + c), right = load(across + k * s + c + V);
+            for (int r = 0; r < m; r++) a[r] += rows[r * w + k] * left, b[r] += rows[r * w + k] * right;
         }
-        store(out + c, a * scale);
-        store(out + c + V, b * scale);
+        for (int r = 0; r < m; r++) store(out + r * s + c, a[r] * scale), store(out + r * s + c + V, b[r] * scale);
     }
     if (c < s) {
-        vec a = {0};
-        for (long k = 0; k < w; k++) a += row[k] * load(across + k * s + c);
-        store(out + c, a * scale);
+        vec a[ROWS] = {{0}};
+        for (long k = 0; k < w; k++) {
+            vec left = load(across + k * s + c);
+            for (int r = 0; r < m; r++) a[r] += rows[r * w + k] * left;
+        }
+        for (int r = 0; r < m; r++) store(out + r * s + c, a[r] * scale);
     }
 }
 
-/* out16[W] = sum_j a[j * step] rows[j]; sums[W] += the same, where it is wanted */
-static inline void combined(const float *a, long step, const float *rows, long n, long w, uint16_t *out, float *sums) {
+/* out16[r D apart, W] = sum_j a[r * apart + j * step] rows[j], for m of r; sums[W] += the same, where it is wanted */
+static inline __attribute__((always_inline)) void combined(int m, const float *a, long apart, long step, const float *rows,
+                                                           long n, long w, uint16_t *out, long d, float *sums) {
     long c = 0;
     for (; c + 2 * V <= w; c += 2 * V) {
-        vec x = {0}, y = {0};
+        vec x[ROWS] = {{0}}, y[ROWS] = {{0}};
         for (long j = 0; j < n; j++) {
-            x += a[j * step] * load(rows + j * w + c);
-            y += a[j * step] * load(rows + j * w + c + V);
+            vec left = load(rows + j * w + c), right = load(rows + j * w + c + V);
+            for (int r = 0; r < m; r++) {
+                float share = a[r * apart + j * step];
+                x[r] += share * left, y[r] += share * right;
+            }
         }
-        store16(out + c, x);
-        store16(out + c + V, y);
-        if (sums) {
-            store(sums + c, load(sums + c) + x);
-            store(sums + c + V, load(sums + c + V) + y);
+        for (int r = 0; r < m; r++) {
+            store16(out + r * d + c, x[r]);
+            store16(out + r * d + c + V, y[r]);
+            if (sums) {
+                store(sums + c, load(sums + c) + x[r]);
+                store(sums + c + V, load(sums + c + V) + y[r]);
+            }
         }
     }
     if (c < w) {
-        vec x = {0};
-        for (long j = 0; j < n; j++) x += a[j * step] * load(rows + j * w + c);
-        store16(out + c, x);
-        if (sums) store(sums + c, load(sums + c) + x);
+        vec x[ROWS] = {{0}};
+        for (long j = 0; j < n; j++) {
+            vec left = load(rows + j * w + c);
+            for (int r = 0; r < m; r++) x[r] += a[r * apart + j * step] * left;
+        }
+        for (int r = 0; r < m; r++) {
+            store16(out + r * d + c, x[r]);
+            if (sums) store(sums + c, load(sums + c) + x[r]);
+        }
     }
 }
 
-/* softmax of n of the S values in place; the others become 0 */
-static void softmax_lanes(float *x, long n, long s) {
-    for (long j = n; j < s; j++) x[j] = -3.0e38f;
+/* softmax of the values `from` to `to` of S in place; the others become 0 */
+static void softmax_lanes(float *x, long from, long to, long s) {
+    for (long j = 0; j < from; j++) x[j] = -3.0e38f;
+    for (long j = to; j < s; j++) x[j] = -3.0e38f;
     vec most = load(x), total = {0};
     for (long c = V; c < s; c += V) {
         vec value = load(x + c);
@@ -83,33 +101,42 @@ static void softmax_lanes(float *x, long n, long s) {
     float top = most[0];
     for (int j = 1; j < V; j++) top = most[j] > top ? most[j] : top;
     for (long c = 0; c < s; c += V) store(x + c, exponentials(load(x + c) - top));
-    for (long j = n; j < s; j++) x[j] = 0;
+    for (long j = 0; j < from; j++) x[j] = 0;
+    for (long j = to; j < s; j++) x[j] = 0;
     for (long c = 0; c < s; c += V) total += load(x + c);
     float share = 1.0f / sum(total);
     for (long c = 0; c < s; c += V) store(x + c, load(x + c) * share);
 }
 
 /* fused query, key, value16 [P 3D] without their bias [3D] -> attended16 [P D]; probabilities [H N S] of one item after
-   another, before dropout, whose bits `kept` stand in the same order. Returns 1 where there is no memory. */
+   another, before dropout, whose bits `kept` stand in the same order. Where `first` is not NULL, items have two parts,
+   first[b] rows and the rest: the first reads the second where bit 0 of `reads` is set, the second the first where bit 1
+   is. Returns 1 where there is no memory. */
 int heads16(const uint16_t *fused, const float *bias, const int64_t *lengths, long items, long h, long w, float slope,
-            const uint16_t *kept, float scale, float *probabilities, uint16_t *out) {
+            const uint16_t *kept, float scale, const int64_t *first, long reads, float *probabilities, uint16_t *out) {
     long d = h * w, n = longest_of(lengths, items), s = rounded(n);
-    float *query = malloc((n * w * 2 + w * s + n * w + s) * sizeof(float));
+    float *query = malloc((n * w * 3 + w * s + ROWS * s) * sizeof(float));
     if (!query) return 1;
-    float *key = query + n * w, *value = key + n * w, *across = value + n * w, *row = across + w * s;
+    float *key = query + n * w, *value = key + n * w, *across = value + n * w, *dropped = across + w * s;
     for (long b = 0; b < items; b++) {
         n = lengths[b], s = rounded(n);
+        long border = first ? first[b] : n, end = reads & 1 ? n : border, begin = reads & 2 ? 0 : border;
         for (long g = 0; g < h; g++) {
             const uint16_t *own = fused + g * w;
             const float *shift = bias + g * w;
             unpack(own, shift, n, 3 * d, w, query, NULL);
             unpack(own + d, shift + d, n, 3 * d, w, key, across);
             unpack(own + 2 * d, shift + 2 * d, n, 3 * d, w, value, NULL);
-            for (long i = 0; i < n; i++, probabilities += s) {
-                products(query + i * w, across, w, s, slope, probabilities);
-                softmax_lanes(probabilities, n, s);
-                for (long c = 0; c < s; c += V) store(row + c, load(probabilities + c) * factor(*kept++, scale));
-                combined(row, 1, value, n, w, out + i * d + g * w, NULL);
+            for (long i = 0, m; i < n; i += m, probabilities += m * s) {
+                uint16_t *to = out + i * d + g * w;
+                m = n - i < ROWS ? 1 : ROWS;
+                if (m == ROWS) products(ROWS, query + i * w, across, w, s, slope, probabilities);
+                else products(1, query + i * w, across, w, s, slope, probabilities);
+                for (long r = 0; r < m; r++)
+                    softmax_lanes(probabilities + r * s, i + r < border ? 0 : begin, i + r < border ? end : n, s);
+                for (long c = 0; c < m * s; c += V) store(dropped + c, load(probabilities + c) * factor(*kept++, scale));
+                if (m == ROWS) combined(ROWS, dropped, s, 1, value, n, w, to, d, NULL);
+                else combined(1, dropped, s, 1, value, n, w, to, d, NULL);
             }
         }
         fused += n * 3 * d, out += n * d;
@@ -136,9 +163,13 @@ int heads16_slope(const uint16_t *slopes, const uint16_t *fused, const float *bi
             unpack(own + d, shift + d, n, 3 * d, w, key, NULL);
             unpack(own + 2 * d, shift + 2 * d, n, 3 * d, w, value, across);
             unpack(slopes + g * w, NULL, n, d, w, above, NULL);
+            for (long i = 0, m; i < n; i += m) {
+                m = n - i < ROWS ? 1 : ROWS;
+                if (m == ROWS) products(ROWS, above + i * w, across, w, s, 1.0f, inner + i * s);
+                else products(1, above + i * w, across, w, s, 1.0f, inner + i * s);
+            }
             for (long i = 0; i < n; i++, probabilities += s) {
                 float *to_score = inner + i * s, *through = dropped + i * s;
-                products(above + i * w, across, w, s, 1.0f, to_score);
                 vec total = {0};
                 for (long c = 0; c < s; c += V) {
                     vec p = load(probabilities + c), f = factor(*kept++, scale), to_p = load(to_score + c) * f;
@@ -149,12 +180,20 @@ int heads16_slope(const uint16_t *slopes, const uint16_t *fused, const float *bi
                 float mean = sum(total);
                 for (long c = 0; c < s; c += V)
                     store(to_score + c, load(probabilities + c) * (load(to_score + c) - mean) * slope);
-                combined(to_score, 1, key, n, w, to_fused + i * 3 * d + g * w, to_bias + g * w);
             }
-            for (long j = 0; j < n; j++) {
-                uint16_t *to = to_fused + j * 3 * d + g * w;
-                combined(inner + j, s, query, n, w, to + d, to_bias + d + g * w);
-                combined(dropped + j, s, above, n, w, to + 2 * d, to_bias + 2 * d + g * w);
+            for (long i = 0, m; i < n; i += m) {
+                uint16_t *to = to_fused + i * 3 * d + g * w;
+                float *to_shift = to_bias + g * w;
+                m = n - i < ROWS ? 1 : ROWS;
+                if (m == ROWS) {
+                    combined(ROWS, inner + i * s, s, 1, key, n, w, to, 3 * d, to_shift);
+                    combined(ROWS, inner + i, 1, s, query, n, w, to + d, 3 * d, to_shift + d);
+                    combined(ROWS, dropped + i, 1, s, above, n, w, to + 2 * d, 3 * d, to_shift + 2 * d);
+                } else {
+                    combined(1, inner + i * s, s, 1, key, n, w, to, 3 * d, to_shift);
+                    combined(1, inner + i, 1, s, query, n, w, to + d, 3 * d, to_shift + d);
+                    combined(1, dropped + i, 1, s, above, n, w, to + 2 * d, 3 * d, to_shift + 2 * d);
+                }
             }
         }
         fused += n * 3 * d, to_fused += n * 3 * d, slopes += n * d;

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from .barrier import Barrier
 from .dropout import Dropout
 from .linear import rounded_rows
 from .step_kernel import LANES, call, usable
@@ -48,7 +49,11 @@ class PostNorm:
         return width % n_heads == 0 and (width // n_heads) % LANES == 0 and usable(torch.zeros(1, width))
 
     def __call__(
-        self, x: Float[Tensor, "P D"], lengths: Sequence[int], rows: Int[Tensor, " R"] | None = None
+        self,
+        x: Float[Tensor, "P D"],
+        lengths: Sequence[int],
+        rows: Int[Tensor, " R"] | None = None,
+        barrier: Barrier | None = None,
     ) -> Float[Tensor, "R D"]:
         """The chosen rows after the block (all where `rows` is None), fp32; others are only keys and values."""
         n_out, width = len(x) if rows is None else len(rows), x.shape[1]
@@ -61,6 +66,8 @@ class PostNorm:
         plan = _Plan(
             lengths=torch.tensor(lengths),
             rows=rows,
+            first=None if barrier is None else torch.tensor(barrier.first),
+            reads=0 if barrier is None else barrier.first_reads + 2 * barrier.second_reads,
             n_heads=self.n_heads,
             n_probabilities=self.n_heads * keys,
             epsilons=(self.norms[0].eps, self.norms[1].eps),
@@ -75,10 +82,12 @@ class PostNorm:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is no parameter. `bits` and `scales` are those of the three dropouts."""
+    """What is no parameter. `bits` and `scales` are those of the three dropouts, `first` and `reads` heads16's."""
 
     lengths: Tensor
     rows: Tensor | None
+    first: Tensor | None
+    reads: int
     n_heads: int
     n_probabilities: int
     epsilons: tuple[float, float]
@@ -137,7 +146,8 @@ class _Block(torch.autograd.Function):
         x16 = rounded_rows(x, x.shape[1], fill=True)
         views = torch.mm(x16, fused16.T)
         probabilities, attended = x.new_empty(plan.n_probabilities), rounded_rows(x, x.shape[1])
-        call("heads16", views, fused_bias, *plan.attention(x.shape[1]), probabilities, attended)
+        sizes = plan.attention(x.shape[1])
+        call("heads16", views, fused_bias, *sizes, plan.first, plan.reads, probabilities, attended)
         attended, x = plan.chosen(attended), plan.chosen(x)
         norm1, norm2 = (gain1, shift1, plan.epsilons[0]), (gain2, shift2, plan.epsilons[1])
         middle = _AddNorm(torch.mm(attended, out16.T), out_bias, plan.dropped(1), x, norm1)

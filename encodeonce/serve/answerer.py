@@ -18,7 +18,8 @@ from ..retrieval import Hit, Retriever
 from ..retrieval.bm25 import BM25
 from ..retrieval.dense import Dense
 from ..types import Answer, Passage, Question, Spec
-from .reader_run import encoder_for, load_reader
+from .folder import encoder_for
+from .reader_run import load_reader
 from .reading import MemoryReader
 
 __all__ = ["Answered", "Answerer", "Reader", "finder", "pooled_for"]

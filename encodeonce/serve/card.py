@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..encoders.checkpoint import label
+
 __all__ = ["card"]
 
 
 def card(config: Mapping[str, Any]) -> str:
     """Markdown with a Hub header, from the values of config.json."""
     spec = config["spec"]
+    encoder = label(spec["encoder"])
     names = [_name(task) for task in config["tasks"]]
     lines = [
         "---",
@@ -17,7 +20,7 @@ def card(config: Mapping[str, Any]) -> str:
         "tags: [encodeonce, layer-adapter]",
         "---",
         "",
-        f"# {', '.join(names)} over {spec['encoder']}",
+        f"# {', '.join(names)} over {encoder}",
         "",
         _made(config),
         "",
@@ -27,7 +30,7 @@ def card(config: Mapping[str, Any]) -> str:
         "",
         "## Base encoder",
         "",
-        f"`{spec['encoder']}`, {spec['n_blocks']} blocks, width {spec['width']}, layers {_listed(spec['layers'])}, "
+        f"`{encoder}`, {spec['n_blocks']} blocks, width {spec['width']}, layers {_listed(spec['layers'])}, "
         f"window {spec['window']}, stored as {spec['dtype']}. Only this encoder fits:",
         "",
         "| file | SHA-256 |",

@@ -1,4 +1,7 @@
-"""A folder that holds something trained: config.json, model.safetensors, README.md. Checked when read."""
+"""A folder that holds something trained: config.json, model.safetensors, README.md. Checked when read.
+
+FOLDER/encoder/ may hold the encoder too; it is found there before it is looked for under the name it had.
+"""
 
 import hashlib
 import json
@@ -12,10 +15,13 @@ from safetensors.torch import load as tensors_of
 from safetensors.torch import save as tensor_bytes
 from torch import Tensor, nn
 
-from ..errors import RunError
+from ..encoders.checkpoint import label
+from ..encoders.pretrained import Pretrained
+from ..errors import EncoderError, RunError
 from ..train.atomic import json_bytes, write_bytes
+from ..types import Spec
 
-__all__ = ["config_of", "fill_modules", "put", "take"]
+__all__ = ["config_of", "encoder_for", "encoder_of", "fill_modules", "place_of", "put", "take"]
 
 SCHEMA = 1
 FILES = ("config.json", "model.safetensors")
@@ -76,3 +82,35 @@ def fill_modules(modules: Mapping[str, nn.Module], weights: Mapping[str, Tensor]
     for name, module in modules.items():
         prefix = f"{name}/"
         module.load_state_dict({key.removeprefix(prefix): t for key, t in weights.items() if key.startswith(prefix)})
+
+
+def place_of(folder: Path, part: str, recorded: str, given: str | None = None) -> str:
+    """Where a checkpoint that belongs to a run is: as `given`, in FOLDER/`part`, or under the name it had."""
+    own = folder / part
+    return given or (str(own) if (own / "config.json").is_file() else recorded)
+
+
+def encoder_of(folder: Path, spec: Spec, name: str | None = None) -> Pretrained:
+    """The encoder of a run in `folder` by what made its states, at the place that is given or found (`place_of`).
+
+    No weights are loaded. EncoderError that says which encoder is missing and how it can be found.
+    """
+    try:
+        return encoder_for(spec, place_of(folder, "encoder", spec.encoder, name))
+    except EncoderError as problem:
+        raise EncoderError(
+            f"{problem} {folder} needs {label(spec.encoder)}, weights {spec.weights[:12]}: name its place with "
+            f"--encoder (in Python encoder=...), or copy it to {folder / 'encoder'}."
+        ) from None
+
+
+def encoder_for(spec: Spec, name: str | None = None) -> Pretrained:
+    """The encoder with the settings that made states of this Spec; no weights are loaded."""
+    return Pretrained(
+        name or spec.encoder,
+        compute=spec.compute,
+        window=spec.window,
+        overlap=spec.overlap,
+        first_position=spec.first_position,
+        segment=spec.segment,
+    )

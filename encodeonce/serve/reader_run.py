@@ -1,6 +1,7 @@
 """A saved reader of memory: the trained parts of `methods.lumen`, its design, and what its encoder must be.
 
 FOLDER/config.json, model.safetensors, README.md     as of every run (`serve.folder`)
+FOLDER/encoder/, decoder/                            their checkpoints, where the run was saved whole
 FOLDER/memory/                                       by custom, the memory that it is asked over (`encodeonce.memory`)
 """
 
@@ -11,13 +12,15 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
+from ..encoders.saving import copy_checkpoint
 from ..errors import EncodeOnceError, RunError
 from ..methods.lumen import Design, Lumen
 from ..types import Spec
-from .folder import config_of, fill_modules, put, take
+from .folder import config_of, encoder_of, fill_modules, place_of, put, take
 
-__all__ = ["ReaderRun", "encoder_for", "load_reader", "memory_of", "save_reader"]
+__all__ = ["ReaderRun", "load_reader", "memory_of", "save_reader"]
 
 METHOD = "lumen"
 
@@ -42,8 +45,13 @@ class ReaderRun:
         return self.encoder.spec(list(stored), self.dtype) if stored else None
 
 
-def save_reader(run: ReaderRun, folder: str | Path) -> None:
-    """Write the run."""
+def save_reader(run: ReaderRun, folder: str | Path, *, whole: bool = False) -> None:
+    """Write the run; with `whole`, the checkpoints of its encoder and decoder too, so that the folder can be moved to a
+    machine that has neither."""
+    if whole:
+        copy_checkpoint(run.encoder.path, Path(folder) / "encoder")
+        if run.method.decoder is not None:
+            copy_checkpoint(run.method.decoder, Path(folder) / "decoder")
     stored = run.method.plan.stored
     spec = run.encoder.spec(list(stored) if stored else "last", run.dtype)
     config = {
@@ -62,22 +70,24 @@ def save_reader(run: ReaderRun, folder: str | Path) -> None:
 
 
 def load_reader(folder: str | Path, encoder: str | None = None, decoder: str | None = None) -> ReaderRun:
-    """A saved reader with its encoder, by the name it had or that is given. Loads the encoder's weights.
+    """A saved reader with its encoder: at the place that is given, in FOLDER/encoder, or under the name it had. Loads
+    the encoder's weights.
 
-    `decoder` is where the checkpoint of its decoder is now, where it has one that is not the encoder's.
+    `decoder` is where the checkpoint of its decoder is now, where it has one that is not the encoder's; it is looked
+    for in the same way.
     Raises RunError naming a missing or changed file, another method, and each difference of the encoder.
     """
     config, weights = take(Path(folder), [METHOD])
     try:
         spec, design = Spec.from_json(config["spec"]), Design(**config["variant"])
-        model = encoder_for(spec, encoder)
+        model = encoder_of(Path(folder), spec, encoder)
         differences = spec.differences(model.spec(list(spec.layers), spec.dtype))
         if differences:
             raise RunError(
                 f"{model.name} is not the encoder this run was trained on, {spec.encoder} (here: the run, there: the "
                 f"encoder): {'; '.join(differences)}."
             )
-        method = Lumen.build(design, model, form=config["form"], decoder=_decoder(config, decoder))
+        method = Lumen.build(design, model, form=config["form"], decoder=_decoder(Path(folder), config, decoder))
         fill_modules(method.modules_of(), weights)
     except RunError:
         raise
@@ -88,14 +98,18 @@ def load_reader(folder: str | Path, encoder: str | None = None, decoder: str | N
     return ReaderRun(method, model, spec.dtype, *own)
 
 
-def _decoder(config: Mapping[str, Any], name: str | None) -> Path | None:
+def _decoder(folder: Path, config: Mapping[str, Any], name: str | None) -> Path | None:
     """The folder that the decoder's shape is read from: its weights are the run's own."""
-    own = name or config.get("decoder")
-    if own is None:
+    recorded = config.get("decoder")
+    if name is None and recorded is None:
         return None
-    if not Path(own).is_dir():
-        raise RunError(f"the checkpoint of this run's decoder, {own}, is not there. Say where it is: decoder=...")
-    return Path(own)
+    own = Path(place_of(folder, "decoder", str(recorded), name))
+    if not own.is_dir():
+        raise RunError(
+            f"the checkpoint of this run's decoder, {own}, is not there. Say where it is, decoder=..., or copy it to "
+            f"{folder / 'decoder'}."
+        )
+    return own
 
 
 def memory_of(folder: Path) -> tuple[Spec | None, Spec, str]:
@@ -109,23 +123,11 @@ def memory_of(folder: Path) -> tuple[Spec | None, Spec, str]:
         raise RunError(f"{folder / 'config.json'} is not the config of a saved reader: {problem}.") from None
 
 
-def encoder_for(spec: Spec, name: str | None = None) -> Pretrained:
-    """The encoder with the settings that made states of this Spec; no weights are loaded."""
-    return Pretrained(
-        name or spec.encoder,
-        compute=spec.compute,
-        window=spec.window,
-        overlap=spec.overlap,
-        first_position=spec.first_position,
-        segment=spec.segment,
-    )
-
-
 def _readme(run: ReaderRun, spec: Spec) -> str:
     plan = run.method.plan
     scores = [f"- {split}: {name} {value}" for split, own in run.scores.items() for name, value in own.items()]
     lines = [
-        f"# A reader of memory over {spec.encoder}",
+        f"# A reader of memory over {label(spec.encoder)}",
         "",
         f"Memory after block {plan.cut} of {plan.n_blocks}, live blocks copied from {list(plan.blocks)}, "
         f"{run.method.design.reader} reader.",

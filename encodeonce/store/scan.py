@@ -9,6 +9,7 @@ Axes: N rows   n rows of a block   D width   Q queries   K neighbours
 """
 
 import functools
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -18,14 +19,16 @@ from torch import Tensor
 
 __all__ = ["Scan"]
 
-SCORES = 8 << 20
-"""Numbers of one block of scores [Q, n]; a block of queries is scored against a block of rows at a time."""
 ROWS = 1 << 15
-"""Rows read at a time while nothing is held."""
+"""Rows read and scored at a time."""
 QUERIES = 64
+TRIAL = 1 << 14, 384
+"""Rows and width of what forms are timed on: a few milliseconds a product."""
 
-Block = tuple[int, Tensor, Tensor, Tensor]
-"""First row, rounded rows [n D], norms of the rows as they were [n], how far each is from its rounded form [n]."""
+Product = Callable[[Float[Tensor, "Q D"]], Float[Tensor, "Q n"]]
+"""Inner products of queries with the rows of a block."""
+Block = tuple[int, Product, Tensor, Tensor]
+"""First row, product, norms of the rows as they were [n], how far each is from its rounded form [n]."""
 
 
 class Scan:
@@ -43,9 +46,11 @@ class Scan:
         off: float,
     ) -> None:
         self.read, self.shape, self.squared, self.off = read, shape, squared, off
-        self.half = torch.bfloat16 if accumulates_in_fp32() else torch.float32
+        forms = accumulating_forms()
+        self.half, self.form = (torch.bfloat16, forms[0]) if forms else (torch.float32, plain)
         size = 2 if self.half == torch.bfloat16 else 4
-        self.held = list(self._rounded()) if shape[0] * (shape[1] * size + 8) <= memory else None
+        fits = shape[0] * (shape[1] * size + 8) <= memory
+        self.held = list(self._rounded(fastest_form())) if fits else None
 
     def candidates(
         self, queries: Float[np.ndarray, "Q D"], k: int, exclude: Sequence[np.ndarray] | None = None
@@ -69,17 +74,17 @@ class Scan:
         margin = 1 + 2.0**-6  # rounded vectors are longer than their own by up to 2^-8 each
         nearest = torch.full((len(queries), k), -torch.inf)
         kept: list[tuple[Tensor, Tensor, Tensor]] = []
-        for start, rows, norms, off in self._cut(len(queries)):
-            scores = products(rounded, rows).float()
+        for start, product, norms, off in self._rounded(self.form) if self.held is None else self.held:
+            scores = product(rounded).float()
             error = margin * (length * (off + self.off) + (away + (output + slack) * length) * norms)
             if self.squared:
                 scores -= norms.square() / 2
                 error += slack * norms.square()
             most, least = scores + error, scores.sub_(error)
             for number, left_out in enumerate(exclude or ()):
-                own = left_out[(left_out >= start) & (left_out < start + len(rows))] - start
+                own = left_out[(left_out >= start) & (left_out < start + len(norms))] - start
                 most[number, own] = least[number, own] = -torch.inf
-            best = least.topk(min(k, len(rows)), dim=1, sorted=False).values
+            best = least.topk(min(k, len(norms)), dim=1, sorted=False).values
             nearest = torch.cat([nearest, best], dim=1).topk(k, dim=1, sorted=False).values
             query, row = (most >= nearest.amin(1, keepdim=True)).nonzero(as_tuple=True)
             real = most[query, row] > -torch.inf
@@ -89,28 +94,65 @@ class Scan:
         query, ids = query[near], ids[near]
         return [ids[query == number].numpy() for number in range(len(queries))]
 
-    def _cut(self, n_queries: int) -> Iterator[Block]:
-        """The rounded rows in blocks whose scores fit."""
-        size = max(1024, SCORES // n_queries)
-        for start, rows, norms, off in self._rounded() if self.held is None else self.held:
-            for first in range(0, len(rows), size):
-                part = slice(first, first + size)
-                yield start + first, rows[part], norms[part], off[part]
-
-    def _rounded(self) -> Iterator[Block]:
+    def _rounded(self, form: Callable[[Tensor], Product]) -> Iterator[Block]:
         for start in range(0, self.shape[0], ROWS):
             rows = torch.from_numpy(self.read(slice(start, start + ROWS)))
             rounded = rows.to(self.half)
-            yield start, rounded, rows.norm(dim=1), (rows - rounded.float()).norm(dim=1)
+            yield start, form(rounded), rows.norm(dim=1), (rows - rounded.float()).norm(dim=1)
 
 
-def products(queries: Float[Tensor, "Q D"], rows: Float[Tensor, "n D"]) -> Float[Tensor, "Q n"]:
-    """Each query with each row. A single query goes as a vector: half the time of a product of one row."""
-    return rows.mv(queries[0])[None] if len(queries) == 1 else queries @ rows.T
+def plain(rows: Float[Tensor, "n D"]) -> Product:
+    """torch's own products. A single query goes as a vector: half the time of a product of one row."""
+
+    def product(queries: Tensor) -> Tensor:
+        if len(queries) > 1:
+            return queries @ rows.T
+        if rows.dtype == torch.float32:  # as fast as memory on every processor, MKL's is not
+            return torch.from_numpy(np.einsum("nd,d->n", rows.numpy(), queries[0].numpy()))[None]
+        return rows.mv(queries[0])[None]
+
+    return product
+
+
+def laid_out(rows: Float[Tensor, "n D"]) -> Product:
+    """oneDNN's products over rows that are laid out for it once."""
+    weight = torch.ops.mkldnn._reorder_linear_weight(rows)
+
+    def product(queries: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(queries, weight, None, "none", [], "none")
+
+    return product
 
 
 @functools.cache
-def accumulates_in_fp32() -> bool:
-    """Whether this machine's bfloat16 products keep their sums in fp32: in bfloat16 a sum of ones stops at 256."""
+def accumulating_forms() -> tuple[Callable[[Tensor], Product], ...]:
+    """Forms whose bfloat16 products keep their sums in fp32 here: in bfloat16 a sum of ones stops at 256."""
+    found = []
     ones = torch.ones(2, 1024, dtype=torch.bfloat16)
-    return all(bool((products(asked, ones) == 1024).all()) for asked in (ones, ones[:1]))
+    for form in (laid_out, plain):
+        try:
+            product = form(ones)
+            if all(bool((product(asked) == 1024).all()) for asked in (ones, ones[:1])):
+                found.append(form)
+        except (RuntimeError, AttributeError, NotImplementedError):
+            continue  # a torch without oneDNN or without these operators
+    return tuple(found)
+
+
+@functools.cache
+def fastest_form() -> Callable[[Tensor], Product]:
+    """The form in which one query is answered soonest on this machine; all give the same neighbours. The first is kept
+    unless another needs less than 0.75 of its time: a busy machine times badly."""
+    forms = accumulating_forms() or (plain,)
+    if len(forms) == 1:
+        return forms[0]
+    rows, query = torch.ones(TRIAL, dtype=torch.bfloat16), torch.ones(1, TRIAL[1], dtype=torch.bfloat16)
+    seconds = {}
+    for form in forms:
+        product, taken = form(rows), []
+        for _ in range(5):
+            began = time.perf_counter()
+            product(query)
+            taken.append(time.perf_counter() - began)
+        seconds[form] = min(taken)
+    return min(forms, key=lambda form: seconds[form] / (0.75 if form is not forms[0] else 1))

@@ -17,11 +17,10 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from encodeonce.cli import learning, steps
+from encodeonce.cli import learning
 from encodeonce.cli.config import Config, parse
 from encodeonce.cli.contenders import contender
 from encodeonce.report.results import ResultsRow, append_rows, now, read_rows, surroundings
-from encodeonce.store import Store
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[2] / "shared" / "data"
@@ -87,12 +86,7 @@ def material_of(config: Config, sizes: dict[str, int]) -> learning.Material:
         LEARNED[place] = learning.learned(config)
     splits, tasks = LEARNED[place]
     chosen = {split: learning.fraction(found, min(1.0, sizes[split] / len(found))) for split, found in splits.items()}
-    model = steps.pretrained(config)
-    spec = steps.spec_of(config, model)
-    store = Store.open(config.store, spec)
-    read = learning.layers_of(contender(config).settings(), spec)
-    documents = [document for found in chosen.values() for document in found] if read else []
-    return learning.Material(chosen, tasks, spec, store, model, steps.encode(store, documents, model))
+    return learning.stored(config, chosen, tasks, [contender(config).settings()])
 
 
 def main() -> None:

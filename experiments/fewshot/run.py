@@ -1,6 +1,7 @@
-"""16-shot classification: ten tasks, five seeds, every baseline, control and `fewshot` itself; a row a cell, resumable.
+"""16-shot classification: 15 tasks, five seeds, every baseline, control and `fewshot` itself; a row a cell, resumable.
 
     python experiments/fewshot/run.py METHOD... [--tasks sst2,mr] [--seeds 13,21] [--test-size 1000] [--steps 40]
+    python experiments/fewshot/run.py METHOD... --full [--epochs 3]
     python experiments/fewshot/run.py --config experiments/fewshot/roberta-large.toml [--dry-run]
     python experiments/fewshot/run.py --table
 
@@ -17,24 +18,26 @@ there is one, and chooses the epoch. Groups: "vectors" (all probes and controls)
 "fused-prompts", "fused-tables" (the paper's Tables 3, 8, 9 and 10: queries, neighbours, slots, metric; the plain mean
 everywhere, whose effect no search hides), "all".
 
-A configuration changes any field of `Recipe`: other checkpoints (T5 writes its labels), the optimiser. `--dry-run`
-reads data, prompts and settings, counts cells and steps, checks label words and widths where the checkpoints are here,
-and trains nothing.
+Without `--tasks` ten of the 15 are run (`recipe.TEN`). With `--full` all training texts are learned from instead of
+16 a label, but for a tenth as dev (the paper's Table 7).
+
+A configuration changes any field of `Recipe`: other checkpoints (T5 writes its labels), the optimiser, low-rank terms.
+`--dry-run` reads data, prompts and settings, counts cells and steps, checks label words and widths where the
+checkpoints are here, and trains nothing.
 
 Rows go to rows.jsonl beside this file; cells that are there are not run again. `value` is the task's score (accuracy,
 Matthews for CoLA, F1 for MRPC); times are CPU seconds of one thread. Needs the data folder beside the project.
 """
 
 import argparse
-import gzip
 import json
 import os
-import random
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +45,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
-from recipe import DATA, FILES, Recipe, recipe_of
+from recipe import Recipe, recipe_of
+from samples import Cell, samples_of
 from tables import table
 
 from encodeonce.batching import Cut, Source
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.prompter import Prompter
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.integrations._fused import Neighbourhood
 from encodeonce.integrations._material import TextVectors, copies
 from encodeonce.integrations.few_shot import FewShot
@@ -85,47 +89,6 @@ GROUPS["fused-tables"] = [
 ]
 GROUPS["all"] = [*GROUPS["vectors"], *GROUPS["tuned"], "fewshot", *GROUPS["prompts"], *GROUPS["fused"]]
 MASKED_METHODS = ("prompt", "concat", "mlm_head", "fused-prompt")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One task and seed: labelled documents of train and dev, test, unlabelled documents."""
-
-    task: str
-    seed: int
-    train: list[Document]
-    dev: list[Document]
-    test: list[Document]
-    unlabelled: list[Document]
-    recipe: Recipe
-
-
-def rows_of(name: str) -> list[Document]:
-    """A file of the data folder. The one empty text of the samples becomes a full stop."""
-    with gzip.open(DATA / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
-        found = [json.loads(line) for line in file]
-    return [
-        Document(
-            f"{name}:{number}",
-            text=row.get("text", row.get("text_a")).strip() or ".",
-            pair=row.get("text_b", ""),
-            meta={"label": str(row["label"]), "seed": row.get("seed"), "split": row.get("split")},
-            place=f"{name}:{number}",
-        )
-        for number, row in enumerate(found, start=1)
-    ]
-
-
-@cache
-def material(task: str, test_size: int, unlabelled_size: int) -> tuple[list[Document], list[Document], list[Document]]:
-    """The samples of all seeds, a fixed sample of the test file, unlabelled texts that are in neither."""
-    samples = rows_of(f"fewshot_lmbff_k16/{task}")
-    test, others = (rows_of(name) for name in FILES[task])
-    random.Random(0).shuffle(test)
-    random.Random(0).shuffle(others)
-    seen = {document.key for document in [*samples, *test]}
-    distinct = {d.key: d for d in others if d.key not in seen and d.text.strip()}
-    return samples, test[: test_size or None], list(distinct.values())[: unlabelled_size or None]
 
 
 @cache
@@ -236,8 +199,13 @@ def by_prompt(cell: Cell, both: bool, texts_before: int = 0, fusion: str = "") -
     prompter = prompter_of(model, cell.task, 512 if texts_before else None)
     piece = "document" if prompter.written else "document-words"
     task = named("label", kind="classification", piece=piece).learn(train)
-    make = generated if prompter.written else prompted
-    method = make(model, prompter, task, compute="bf16")
+    if prompter.written and cell.recipe.lora_rank:
+        raise SystemExit(f"lora_rank={cell.recipe.lora_rank}: a model that writes its labels is trained whole; give 0.")
+    if prompter.written:
+        method = generated(model, prompter, task, compute="bf16")
+    else:
+        lora = (cell.recipe.lora_rank, cell.recipe.lora_alpha) if cell.recipe.lora_rank else None
+        method = prompted(model, prompter, task, compute="bf16", lora=lora)
     before = neighbours(cell, everyone(cell), texts_before) if texts_before else ()
     source = source_of(model, prompter, everyone(cell), before)
     return learned(cell, both, method, source, task, fusion, learning_rate=cell.recipe.encoder_rate)
@@ -298,19 +266,14 @@ def cells(recipe: Recipe) -> Iterator[tuple[str, Cell, tuple[Any, ...]]]:
     """Method, cell and the key of its row, for all that is not in rows.jsonl yet."""
     done = {row.cell for row in read_rows(ROWS)}
     for task in recipe.tasks:
-        samples, test, unlabelled = material(task, recipe.test_size, recipe.unlabelled_size)
-        for name in recipe.methods:
+        own = list(samples_of(task, recipe))
+        for name, cell in product(recipe.methods, own):
             prompts = re.split(r"[+.]", name)[0] in MASKED_METHODS
             encoder = Path(recipe.masked).name if prompts else recipe.encoder or "all-MiniLM-L6-v2"
-            variant = f"test={recipe.test_size} unlabelled={len(unlabelled)} steps={recipe.steps}{recipe.config}"
-            for seed in recipe.seeds:
-                key = ("fewshot", task, task, encoder, name, variant, seed, "test", known()[task].metric)
-                if key in done:
-                    continue
-                train, dev = (
-                    [d for d in samples if (d.meta["seed"], d.meta["split"]) == (seed, s)] for s in ("train", "dev")
-                )
-                yield name, Cell(task, seed, train, dev, test, unlabelled, recipe), key
+            variant = recipe.variant(len(cell.unlabelled))
+            key = ("fewshot", task, task, encoder, name, variant, cell.seed, "test", known()[task].metric)
+            if key not in done:
+                yield name, cell, key
 
 
 def rehearse(recipe: Recipe) -> None:
@@ -352,6 +315,7 @@ def run(recipe: Recipe) -> None:
             value=value,
             n=len(cell.test),
             started=wall,
+            command=cell.recipe.command(key[4], cell.task, cell.seed),
             train_s_total=round(time.process_time() - began, 2),
             **surroundings(),
         )
@@ -369,6 +333,8 @@ def main() -> None:
     parser.add_argument("--test-size", type=int)
     parser.add_argument("--unlabelled-size", type=int)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--epochs", type=int)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,43 +1,64 @@
-"""Rows of the experiment at 16 shots as a table of means, and paired differences between methods."""
+"""Rows of the few-shot experiment as a table of means, and paired differences between methods."""
 
+import re
 from pathlib import Path
 
 from recipe import FILES
 
 from encodeonce.methods.fewshot import SIDES
 from encodeonce.methods.refusion import CONTROLS
-from encodeonce.metrics.few_shot import Spread, paired, spread
+from encodeonce.metrics.few_shot import Spread, group_means, paired, spread
 from encodeonce.report.results import latest, read_rows
 from encodeonce.report.table import aligned
 
 __all__ = ["table"]
 
 
+Found = dict[str, dict[str, dict[int, float]]]
+"""Method -> task -> seed -> score."""
+
+
 def table(path: Path) -> None:
-    """Means over seeds with half the width of their 95 % interval, a line a method; below, fewshot against the better
-    of probe and fine-tuning, and each kind of fusion against what it adds to and its controls, paired."""
-    rows = latest(read_rows(path))
-    found: dict[str, dict[str, dict[int, float]]] = {}
-    for row in rows:
-        found.setdefault(row.method, {}).setdefault(row.task, {})[int(row.seed or 0)] = row.value
-    lines = []
-    for name, tasks in found.items():
-        means = {t: spread(list(tasks[t].values())) for t in FILES if t in tasks}
-        cells = [with_interval(means[t]) if t in means else "" for t in FILES]
+    """For each setting (rows whose variants differ in nothing but the unlabelled texts there are) the means over seeds
+    with half the width of their 95 % interval, a line a method, and the paper's averages where all their tasks are run;
+    below, fewshot against the better of probe and fine-tuning, and each kind of fusion against what it adds to and its
+    controls, paired."""
+    settings: dict[str, Found] = {}
+    for row in latest(read_rows(path)):
+        setting = re.sub(r"unlabelled=\d+ ", "", row.variant)
+        tasks = settings.setdefault(setting, {}).setdefault(row.method, {})
+        tasks.setdefault(row.task, {})[int(row.seed or 0)] = row.value
+    for number, (setting, found) in enumerate(settings.items()):
+        if len(settings) > 1:
+            print(f"{chr(10) if number else ''}{setting}\n")
+        one_setting(found)
+
+
+def one_setting(found: Found) -> None:
+    """The tables of one setting."""
+    tasks = [task for task in FILES if any(task in own for own in found.values())]
+    lines, averages = [], []
+    for name, own in found.items():
+        means = {t: spread(list(own[t].values())) for t in tasks if t in own}
+        cells = [with_interval(means[t]) if t in means else "" for t in tasks]
+        averages.append(group_means({t: one.mean for t, one in means.items()}))
         average = sum(one.mean for one in means.values()) / len(means)
         lines.append([name, *cells, f"{average:.2f} of {len(means)}"])
-    print(aligned(["method", *FILES, "mean"], lines))
+    groups = [group for group in averages[0] if any(own[group] is not None for own in averages)]
+    for line, own in zip(lines, averages, strict=True):
+        line.extend("" if own[group] is None else f"{own[group]:.2f}" for group in groups)
+    print(aligned(["method", *tasks, "mean", *groups], lines))
     if {"fewshot", "probe", "finetune"} <= set(found):
         against(found)
     lines = [
-        differences(found[name], found[rival], f"{name} - {rival}")
+        differences(found[name], found[rival], f"{name} - {rival}", tasks)
         for name in found
         for rival in rivals(name)
         if rival in found and set(found[rival]) & set(found[name])
     ]
     if lines:
         print()
-        print(aligned(["paired difference", "mean", "error", *FILES], lines))
+        print(aligned(["paired difference", "mean", "error", *tasks], lines))
 
 
 def with_interval(one: Spread) -> str:
@@ -62,20 +83,22 @@ def rivals(name: str) -> list[str]:
     return [f"{plain}{plus}{part}", *([f"{plain}+dev"] if fusion == "release" else []), *controls]
 
 
-def differences(first: dict[str, dict[int, float]], second: dict[str, dict[int, float]], name: str) -> list[str]:
+def differences(
+    first: dict[str, dict[int, float]], second: dict[str, dict[int, float]], name: str, tasks: list[str]
+) -> list[str]:
     """A line: the mean over tasks, its standard error with tasks as what is drawn, and every task's difference."""
-    seeds = {task: sorted(set(first[task]) & set(second[task])) for task in FILES if task in first and task in second}
+    seeds = {task: sorted(set(first[task]) & set(second[task])) for task in tasks if task in first and task in second}
     pairs = [{t: [own[t][s] for s in seeds[t]] for t in seeds if seeds[t]} for own in (first, second)]
     mean, error, by_task = paired(*pairs)
     return [
         name,
         f"{mean:+.2f}",
         "" if error is None else f"{error:.2f}",
-        *(f"{by_task[t]:+.1f}" if t in by_task else "" for t in FILES),
+        *(f"{by_task[t]:+.1f}" if t in by_task else "" for t in tasks),
     ]
 
 
-def against(found: dict[str, dict[str, dict[int, float]]]) -> None:
+def against(found: Found) -> None:
     own, probe, tuned = found["fewshot"], found["probe"], found["finetune"]
     tasks = [t for t in FILES if t in own and t in probe and t in tuned]
     first, second = {}, {}

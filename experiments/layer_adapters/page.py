@@ -1,4 +1,6 @@
-"""Writes docs/results.md from the rows of this experiment and from benchmarks/results/: nothing on that page is typed.
+"""Writes docs/results.md, and the figures of README.md, from the rows of this experiment and from benchmarks/results/.
+
+Nothing on that page, and nothing between the two marks in README.md, is typed.
 
 python experiments/layer_adapters/page.py
 """
@@ -126,6 +128,9 @@ def otherwise(folder: str, title: str, names: tuple[str, str]) -> list[str]:
     ]
 
 
+PIECE = 2 * 6 * (4 * 384**2 + 2 * 384 * 1536)
+"""FLOPs of one piece in the matrix products of MiniLM's six blocks."""
+
 GOALS = (
     ("encoding, fp32, to the plain padded loop", "5", "encode", ("ratios_to_plain", "fp32")),
     ("encoding, bf16x3 (error below 1e-5), to the plain padded loop", "5", "encode", ("ratios_to_plain", "bf16x3")),
@@ -167,8 +172,8 @@ GOALS = (
 """What is claimed, the ratio that was aimed at, the benchmark and where its figure stands."""
 
 
-def encoding(found: Mapping[str, Any]) -> list[str]:
-    """The tables of encode.json, encode-batches.json and products.json."""
+def encoding(found: Mapping[str, Any], machine: str) -> list[str]:
+    """The tables of encode.json, encode-batches.json and products.json of one machine."""
     parts = []
     if "encode" in found:
         one = found["encode"]
@@ -185,7 +190,7 @@ def encoding(found: Mapping[str, Any]) -> list[str]:
         what = (
             f"{one['sentences']:,} sentences, {one['pieces']:,} pieces, CPU seconds of one thread, least of the rounds"
         )
-        parts += [f"### Encoding\n\n{what}.", markdown(head, lines)]
+        parts += [f"### Encoding on the {machine}\n\n{what}.", markdown(head, lines)]
     if "encode-batches" in found:
         one = found["encode-batches"]
         budgets = list(next(iter(one["seconds"].values())))
@@ -195,7 +200,7 @@ def encoding(found: Mapping[str, Any]) -> list[str]:
         ]
         parts += ["Pieces/s by the budget of a batch in pieces, best / median round:", markdown(["", *budgets], lines)]
     if "products" in found:
-        names = ("plain", "onednn", "bf16x3", "bf16")
+        names = ("plain", "onednn", "bf16x3", "bf16", "bf16_onednn")
         lines = [
             [
                 shape.replace("x", " x "),
@@ -205,7 +210,29 @@ def encoding(found: Mapping[str, Any]) -> list[str]:
         ]
         head = ["rows x inputs x outputs", *names]
         parts += ["GFLOP/s of products at the fastest percentile of calls / at the median:", markdown(head, lines)]
+    if "encode" in found and "products" in found:
+        lines = bounds(found["encode"], found["products"]["gflops"])
+        head = ["", "GFLOP/s", "pieces/s at most", "to plain", "to sorted"]
+        parts += [
+            f"What products alone allow, at the fastest percentile of the fastest shape: a piece takes "
+            f"{PIECE / 1e6:.1f} MFLOP, everything else is left out.",
+            markdown(head, lines),
+        ]
     return parts
+
+
+def bounds(encode: Mapping[str, Any], gflops: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[list[str]]:
+    """How many pieces a second each back end could encode if nothing but its products took time."""
+    lines = []
+    for name in ("onednn", "bf16x3", "bf16", "bf16_onednn"):
+        best = [by[name]["0.01"] for by in gflops.values() if name in by]
+        if best:
+            most = 1e9 * max(best) / PIECE
+            speeds = encode["pieces_per_second"]
+            lines.append(
+                [name, f"{max(best):.0f}", f"{most:,.0f}", *(f"{most / speeds[of]:.2f}" for of in ("plain", "sorted"))]
+            )
+    return lines
 
 
 def quality(found: Mapping[str, Any]) -> list[str]:
@@ -226,7 +253,7 @@ def quality(found: Mapping[str, Any]) -> list[str]:
         ]
     for name in ("quality", "quality-one"):
         if name in found:
-            parts += time_to_quality(found[name], name)
+            parts += time_to_quality(found[name])
     if "kills" in found:
         one = found["kills"]
         lines = [
@@ -248,7 +275,7 @@ def quality(found: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def time_to_quality(one: Mapping[str, Any], name: str) -> list[str]:
+def time_to_quality(one: Mapping[str, Any]) -> list[str]:
     """What each way has reached after each epoch, and how long each takes to what the others end with."""
     said = {"adapted": "Adapted", "live_mix": "live blocks on the mix", "finetune": "fine-tuning, bf16 and buckets"}
     curves, goals, times = one["curves"], one["last_mean_dev_accuracy"], one["cpu_s_to_last_of"]
@@ -264,8 +291,8 @@ def time_to_quality(one: Mapping[str, Any], name: str) -> list[str]:
     ]
     return [
         f"### Time to quality: {tasks}\n\n{one['sentences']:,} sentences, seed {one['seed']}; CPU seconds of one "
-        f"thread, encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what a way ends with "
-        f"(`benchmarks/results/{name}.json`).",
+        f"thread ({one['machine']}), encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what "
+        "a way ends with.",
         markdown(["to the last of", *(said[way] for way in curves)], rows),
         "Dev accuracy after each epoch:",
         markdown(["", "epoch", "CPU s", *one["tasks"]], lines),
@@ -320,18 +347,44 @@ def speed() -> list[str]:
     return [
         "## Speed",
         "The same benchmarks on two processors: an Intel Xeon with AMX, and an AMD EPYC (Zen 4) with AVX-512 BF16 and "
-        "no AMX. All tables below this one are of the first.",
+        "no AMX. The tables below this one are of the first where they do not say otherwise.",
         markdown(["ratio", "aimed at", "Xeon", "EPYC", "by"], lines),
         "What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).",
-        *quality(found),
-        *encoding(found),
+        *quality({**others, **found}),
+        *encoding(found, "Xeon"),
+        *encoding(others, "EPYC"),
         "All parts are in these files:",
         markdown(["file", "commit", "started", "machine"], made_by),
     ]
 
 
+def front() -> str:
+    """What README.md says of scores and time."""
+    table, curves = scores(rows_of("ewt")), json.loads((EPYC / "quality.json").read_text(encoding="utf-8"))
+    shown = [name for name in METHODS if name in table["upos"]]
+    lines = [[name, *(f"{table[task][name].mean:.2f}" for task in ("upos", "xpos", "deprel"))] for name in shown]
+    said = {
+        "adapted": "Adapted",
+        "live_mix": "live blocks on the layer mix",
+        "finetune": "fine-tuning, bf16, length buckets",
+    }
+    ends = [
+        [said[way], str(len(line)), f"{curves['last_mean_dev_accuracy'][way]:.2f}", f"{line[-1]['cpu_s']:.0f}"]
+        for way, line in curves["curves"].items()
+    ]
+    return "\n\n".join(
+        [
+            "UD English-EWT over stored layers of a 22 M encoder (MiniLM), test accuracy, mean of five seeds:",
+            markdown(["", "UPOS", "XPOS", "DEPREL"], lines),
+            f"The three tasks trained together, one seed: mean dev accuracy, and seconds of one core of an "
+            f"{curves['machine'].partition(',')[0]}, encoding included. Rates were set beforehand.",
+            markdown(["", "epochs", "dev accuracy", "seconds"], ends),
+        ]
+    )
+
+
 def main() -> None:
-    """Write the page."""
+    """Write the page and the README's part."""
     parts = [
         "# Results",
         "Written by `experiments/layer_adapters/page.py` from `experiments/layer_adapters/*/results.jsonl` and "
@@ -350,6 +403,10 @@ def main() -> None:
         *speed(),
     ]
     (ROOT / "docs" / "results.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    readme = ROOT / "README.md"
+    before, start, rest = readme.read_text(encoding="utf-8").partition("<!-- figures: written by page.py -->\n")
+    _, end, after = rest.partition("\n<!-- end of figures -->")
+    readme.write_text(before + start + front() + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

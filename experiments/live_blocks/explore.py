@@ -21,9 +21,9 @@ import torch
 
 from encodeonce.batching import Cut, Source
 from encodeonce.cli.learning import fraction
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus import read
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.methods.multitask import Multitask

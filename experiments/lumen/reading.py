@@ -3,12 +3,13 @@
     python experiments/lumen/reading.py [PART...] [--seeds 42,43,44] [--train 3200] [--test 1000] [--passages 2]
                                         [--encoder FOLDER] [--rows rows.jsonl]
 
-Parts, in this order where none is named: curve (live 0, 1, 2, 3, 6 at the paper's cut), search (cut and start blocks on
-dev), best (the search's choice), timing, ablations (at live = 2), transfer (to reviews). The first seed is done first,
-without transfer; search and timing are of this seed alone; transfer comes last for all. A row of rows.jsonl is one
-number of one run; runs whose rows are there are not run again, and a run that was stopped goes on. Checkpoints that no
-later run starts from are deleted. Rows of other sizes or of another encoder belong into another file. One thread.
-Needs the data folder beside the project, the packaged MiniLM and bm25s.
+Parts: curve (live 0, 1, 2, 3, 6 of 6 blocks at the paper's cut), search (cut and start blocks on dev), best (the
+search's choice), timing, ablations (at live = 2), transfer (to reviews). Where none is named, curve and best of all
+seeds come first, with search and timing, which are of the first seed alone; then ablations, then transfer. A row of
+rows.jsonl is one number of one run; runs whose rows are there are not run again, and a run that was stopped goes on.
+Checkpoints that no later run starts from are deleted. Rows of other sizes or of another encoder belong into another
+file; one of 12 blocks has the same shares live. One thread. Needs the data folder beside the project, the packaged
+MiniLM and bm25s.
 """
 
 import argparse
@@ -26,8 +27,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from encodeonce.cli.quickstart import quickstart_folder
 from encodeonce.corpus.questions import read_questions
+from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.lumen import Design, Lumen, carry, export, passage_document
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.nn.linear import fastest_compute
@@ -45,6 +47,8 @@ WORK = HERE.parents[1] / ".work" / "lumen"
 WORDS = 130
 SOURCE = ("squadshifts_new_wiki", "squad_sample")
 TARGET = ("squadshifts_amazon",)
+BLOCKS = 6
+"""Of the packaged encoder; what follows is in its blocks, and is stretched for an encoder of more."""
 CURVE = (6, 0, 2, 3, 1)
 TRANSFERRED = (1, 2, 6)
 SEARCH: tuple[dict[str, Any], ...] = (
@@ -131,9 +135,17 @@ def variant(options: Mapping[str, Any], more: str = "") -> str:
     return " ".join([*(f"{key}={written(value)}" for key, value in options.items()), *([more] if more else [])])
 
 
-def method_of(options: Mapping[str, Any]) -> str:
-    live = options.get("live", len(options.get("blocks", ())))
-    return "memory-fid" if live == 0 else "fid" if live == 6 else "lumen"
+def stretched(options: Mapping[str, Any], times: int) -> dict[str, Any]:
+    """The same shares of an encoder of `times` as many blocks."""
+
+    def longer(name: str, value: Any) -> Any:
+        if name == "blocks":
+            return tuple(times * block + i for block in value for i in range(times))
+        if name == "layers":
+            return tuple(times * view for view in value)
+        return times * value if name in ("live", "cut") else value
+
+    return {name: longer(name, value) for name, value in options.items()}
 
 
 class Runs:
@@ -141,6 +153,12 @@ class Runs:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments, self.encoder = arguments, Path(arguments.encoder or quickstart_folder())
+        self.blocks = Pretrained(self.encoder).n_blocks
+        if self.blocks % BLOCKS:
+            raise SystemExit(f"{self.encoder} has {self.blocks} blocks; the designs are for multiples of {BLOCKS}.")
+        times = self.blocks // BLOCKS
+        self.curve_lives, self.transferred = (tuple(times * n for n in own) for own in (CURVE, TRANSFERRED))
+        self.searched, self.ablated = (tuple(stretched(o, times) for o in own) for own in (SEARCH, ABLATIONS))
         self.seeds = [int(seed) for seed in arguments.seeds.split(",")]
         self.path = Path(arguments.rows)
         self.name = self.encoder.name if arguments.encoder else "all-MiniLM-L6-v2"
@@ -228,7 +246,9 @@ class Runs:
         self, corpus: Corpus, options: Mapping[str, Any], label: str, values: Mapping[str, float | None], **rest: Any
     ) -> None:
         """The rows of one run, all at once: a value a metric."""
-        who = {"dataset": corpus.name, "encoder": self.name, "method": method_of(options), "variant": label}
+        live = options.get("live", len(options.get("blocks", ())))
+        method = "memory-fid" if live == 0 else "fid" if live == self.blocks else "lumen"
+        who = {"dataset": corpus.name, "encoder": self.name, "method": method, "variant": label}
         whole = {"experiment": "lumen", "task": "answer", **who, **rest, **surroundings()}
         append_rows(self.path, [ResultsRow(metric=name, value=value, **whole) for name, value in values.items()])
 
@@ -239,40 +259,40 @@ class Runs:
         return WORK / "runs" / digest(f"{corpus.name} {count} {own.test} {own.passages} {label} {seed}")[:12]
 
     def curve(self, seed: int) -> None:
-        for live in CURVE:
-            self.run({"live": live}, seed, keep=live in TRANSFERRED)
+        for live in self.curve_lives:
+            self.run({"live": live}, seed, keep=live in self.transferred)
 
     def search(self, seed: int) -> None:
         """Once a design, whatever the seed."""
         tried = {r.variant for r in read_rows(self.path) if r.split == "dev"}
-        for options in SEARCH:
+        for options in self.searched:
             if variant(options) not in tried:
                 self.run(options, seed, split="dev", keep=True)
 
     def best(self, seed: int) -> None:
         """The search's choice; then none of its checkpoints is needed any more."""
         own = [r for r in latest(read_rows(self.path)) if r.split == "dev" and r.metric == "exact_match"]
-        if len(own) < len(SEARCH):
-            raise SystemExit(f"{len(own)} of {len(SEARCH)} designs were tried: run the part search first.")
+        if len(own) < len(self.searched):
+            raise SystemExit(f"{len(own)} of {len(self.searched)} designs were tried: run the part search first.")
         chosen = max(own, key=lambda r: r.value).variant
-        self.run(next(o for o in SEARCH if variant(o) == chosen), seed)
-        for options in SEARCH:
+        self.run(next(o for o in self.searched if variant(o) == chosen), seed)
+        for options in self.searched:
             shutil.rmtree(self.home(self.corpus(SOURCE, self.arguments.train), variant(options), seed), True)
 
     def ablations(self, seed: int) -> None:
-        for options in ABLATIONS:
-            self.run(options, seed, keep=options == {"live": 2, "memory": "finetuned"})
+        for options in self.ablated:
+            self.run(options, seed, keep=options.get("memory") == "finetuned")
 
     def transfer(self, seed: int) -> None:
         """At most 1,000 of the reviews' questions, started afresh, from live blocks, and from a trained memory too."""
         target: dict[str, Any] = {"names": TARGET, "train": min(1000, self.arguments.train)}
-        for live in TRANSFERRED:
+        for live in self.transferred:
             options = {"live": live}
             self.run(options, seed, more="transfer=none", **target)
             if not self.is_there(variant(options, "transfer=live"), seed, names=TARGET):
                 source = self.trained(options, seed)
                 self.run(options, seed, more="transfer=live", start=source, **target)
-            if live < 6 and not self.is_there(variant(options, "transfer=memory"), seed, names=TARGET):
+            if live < self.blocks and not self.is_there(variant(options, "transfer=memory"), seed, names=TARGET):
                 whole = self.trained({**options, "memory": "finetuned"}, seed)
                 folder = WORK / f"trained-{self.name}-{live}-{seed}"
                 export(whole, self.design(options).encoder(self.encoder), folder)
@@ -291,11 +311,12 @@ class Runs:
         """Once, whatever the seed: a training step and an answering pass over one batch of 16 questions, the designs in
         turn: CPU seconds, minima; as a ratio to FiD."""
         best = next(
-            (r.variant for r in read_rows(self.path) if "blocks" in r.variant and r.split == "test"), variant(SEARCH[0])
+            (r.variant for r in read_rows(self.path) if "blocks" in r.variant and r.split == "test"),
+            variant(self.searched[0]),
         )
         if any(r.split == "timing" and r.variant == best for r in read_rows(self.path)):
             return
-        designs = [{"live": live} for live in CURVE] + [o for o in SEARCH if variant(o) == best]
+        designs = [{"live": live} for live in self.curve_lives] + [o for o in self.searched if variant(o) == best]
         corpus = self.corpus(SOURCE, self.arguments.train)
         steps = [step for options in designs for step in [self.step(options, corpus)]]
         taken: list[list[tuple[float, float]]] = [[] for _ in designs]
@@ -344,9 +365,9 @@ class Runs:
 
 def cells(seeds: Sequence[int], wanted: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Parts with their seeds, the most telling first."""
-    every = [(part, seeds[0]) for part in ("curve", "search", "best", "timing", "ablations")]
-    every += [(part, seed) for seed in seeds[1:] for part in ("curve", "best", "ablations")]
-    every += [("transfer", seed) for seed in seeds]
+    every = [(part, seeds[0]) for part in ("curve", "search", "best", "timing")]
+    every += [(part, seed) for seed in seeds[1:] for part in ("curve", "best")]
+    every += [(part, seed) for part in ("ablations", "transfer") for seed in seeds]
     if strange := sorted(set(wanted) - {part for part, _ in every}):
         raise SystemExit(f"no part {strange[0]!r}; there is {', '.join(dict.fromkeys(part for part, _ in every))}.")
     yield from (cell for cell in every if not wanted or cell[0] in wanted)

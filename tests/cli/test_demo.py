@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from encodeonce.cli import quickstart
 from encodeonce.cli.demonstration import NOTHING, changed_f1, example
 from encodeonce.corpus import manual
+from encodeonce.encoders import quickstart
+from encodeonce.encoders.checkpoint import locate, named
+from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.serve.bundle import load
 from encodeonce.types import Document
 
@@ -67,8 +69,9 @@ def test_the_example_is_chosen_by_the_text_alone() -> None:
 
 def test_the_packaged_weights_are_checked(minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert quickstart.quickstart_folder() == minilm
-    assert quickstart.encoder_name("quickstart") == quickstart.encoder_name("all-MiniLM-L6-v2") == str(minilm)
-    assert quickstart.encoder_name("org/model") == "org/model"
+    assert locate("quickstart") == locate("all-MiniLM-L6-v2") == (minilm, "")
+    assert Pretrained("quickstart").spec().encoder == named("all-MiniLM-L6-v2") == "all-MiniLM-L6-v2"
+    assert (named("org/model"), named(minilm)) == ("org/model", str(minilm.resolve()))
     monkeypatch.setattr(quickstart, "WEIGHTS", "0" * 64)
     with pytest.raises(quickstart.EncoderError, match=r"has SHA-256 53aa51172d14.*expected 0000"):
         quickstart.quickstart_folder()

@@ -1,10 +1,13 @@
 """`encodeonce memory train`: questions and passages to a saved reader, which a new process asks; a tiny BERT."""
 
+import importlib.util
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,8 @@ from encodeonce.cli.memory_planning import _fusion
 from encodeonce.cli.reader_config import DesignSection, ReaderConfig
 from encodeonce.corpus.passages import read_passages
 from encodeonce.corpus.questions import read_questions
-from encodeonce.methods.lumen import Design
+from encodeonce.errors import RunError
+from encodeonce.methods.lumen import Design, Lumen, nearby_cuts
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.serve.reader_run import load_reader
 from encodeonce.store import Store
@@ -21,6 +25,7 @@ from encodeonce.train.evaluate import evaluate
 
 from .conftest import Run
 
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "lumen"
 NOUNS = ["cat", "dog", "tree", "house", "bird"]
 
 
@@ -84,6 +89,72 @@ def test_the_same_command_goes_on_and_encodes_nothing_again(run: Run, reader_con
     assert "was started differently" in other.stderr
 
 
+def test_a_search_tries_designs_on_dev_and_trains_the_best(run: Run, reader_config: Path, tmp_path: Path) -> None:
+    asked = ["--set", "search.questions=16"]
+    few = ["--set", "search.designs=[{live=1},{live=0}]"]
+    text = run("memory", "train", reader_config, "--dry-run", *asked, *few).stdout
+    assert "search     2 designs, of which this is the first" in text
+    tried = ["--set", "search.designs=[{cut=1,blocks=[0]},{live=2},{cut=1,blocks=[1],attention='no_mem2q'}]"]
+    done = json.loads(run("memory", "train", reader_config, "-o", "run", *asked, *tried, "--json").stdout)
+    trials = done["search"]
+    assert [one["design"].get("attention") for one in trials] == [None, None, "no_mem2q"]
+    assert (trials[0]["design"]["blocks"], trials[1]["design"]["live"]) == ([0], 2)
+    best = max(range(3), key=lambda i: (trials[i]["scores"]["exact_match"], trials[i]["scores"]["f1"], -i))
+    assert done["design"] == trials[best]["design"]
+    assert done["encode"]["written"] > 0
+    held = load_reader(tmp_path / "run")
+    assert held.method.design.chosen() == Design(**trials[best]["design"]).chosen()
+    assert held.training["search"] == trials
+    assert not (tmp_path / "run" / "search").exists(), "checkpoints of trials go"
+    few = [*asked, "--set", "search.designs=[{cut=1,blocks=[0]}]"]
+    alone = json.loads(run("memory", "train", reader_config, "-o", "alone", *few, "--json").stdout)
+    assert alone["search"] == trials[:1], "a trial does not depend on those before it"
+
+
+def test_a_search_goes_on_where_it_was_stopped(
+    run: Run, reader_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["--set", "search.questions=8", "--set", "search.designs=[{cut=1,blocks=[0]},{cut=1,blocks=[1]}]"]
+    whole = json.loads(run("memory", "train", reader_config, "-o", "whole", *asked, "--json").stdout)
+    done: list[Design] = []
+
+    def once(design: Design, encoder: Any, **options: Any) -> Lumen:
+        done.append(design)
+        if len(done) == 2:
+            raise RunError("stopped")
+        return build(design, encoder, **options)
+
+    build = Lumen.build
+    with monkeypatch.context() as patched:
+        patched.setattr("encodeonce.cli.reader_training.Lumen.build", once)
+        assert "stopped" in run("memory", "train", reader_config, "-o", "run", *asked, code=1).stderr
+    assert len(json.loads((tmp_path / "run" / "search.json").read_text("utf-8"))["trials"]) == 1
+    again = json.loads(run("memory", "train", reader_config, "-o", "run", *asked, "--json").stdout)
+    assert (again["search"], again["scores"]) == (whole["search"], whole["scores"])
+    other = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "train.seed=1", code=1)
+    assert "search.json is a search with other settings." in other.stderr
+
+
+def test_a_search_that_cannot_be_says_why(run: Run, reader_config: Path) -> None:
+    asked = ["memory", "train", reader_config, "--dry-run", "--set", "search.questions=8"]
+    assert "data.dev is not set" in run(*asked, "--set", "data.dev=[]", code=1).stderr
+    assert "there is no cut to search for" in run(*asked, "--set", "design.live=2", code=1).stderr
+    wrong = run(*asked, "--set", "search.designs=[{blcoks=[1]}]", code=1).stderr
+    assert "unknown key 'search.designs.0.blcoks'" in wrong
+    assert "blocks" in wrong
+    pieces = run(*asked, "--set", "search.designs=[{live=1},{live=1,question_pieces=9}]", code=1).stderr
+    assert "need one question_pieces" in pieces
+
+
+def test_cuts_near_the_papers() -> None:
+    """With six blocks of which two are live: the paper's cut is first, and those of the first trials are among them."""
+    found = nearby_cuts(6, 2)
+    assert found[0] == (4, (4, 5))
+    assert {(4, (2, 3)), (4, (3, 4)), (3, (3, 4))} <= set(found)
+    assert nearby_cuts(2, 1) == [(1, (1,)), (1, (0,))]
+    assert all(0 <= min(blocks) <= max(blocks) < 12 for _, blocks in nearby_cuts(12, 11))
+
+
 def test_a_dry_run_says_what_would_be_done(run: Run, reader_config: Path, tmp_path: Path) -> None:
     before = sorted(path.name for path in tmp_path.iterdir())
     found = json.loads(run("memory", "train", reader_config, "--dry-run", "--json").stdout)
@@ -95,6 +166,69 @@ def test_a_dry_run_says_what_would_be_done(run: Run, reader_config: Path, tmp_pa
     assert "cut after 0, 2 live, copies of 0, 1" in text
     assert "to store   0 rows of 0 passages" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_whole_run_answers_where_its_encoder_was_never_installed(
+    run: Run, reader_config: Path, tiny: Path, tmp_path: Path
+) -> None:
+    here = Path(shutil.copytree(tiny, tmp_path / "models" / "mine"))
+    named = ["--set", f'encoder="{here}"']
+    run("memory", "train", reader_config, "-o", "whole", *named, "--whole")
+    run("memory", "train", reader_config, "-o", "bare", *named)
+    asked = ["a cat sees", "-k", "3", "--json"]
+    found = {}
+    for name in ("whole", "bare"):
+        run("memory", "build", name, tmp_path / "passages.jsonl")
+        found[name] = json.loads(run("ask", name, *asked).stdout)
+        assert "over mine" in (tmp_path / name / "README.md").read_text("utf-8")
+        assert str(tmp_path) not in (tmp_path / name / "README.md").read_text("utf-8")
+    assert found["whole"] == found["bare"]
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    for name in found:
+        (tmp_path / name).rename(there / name)
+    here.rename(tmp_path / "gone")
+    assert json.loads(run("ask", there / "whole", *asked).stdout) == found["whole"]
+    (tmp_path / "more.tsv").write_text("id\ttext\ttitle\nx\ta bird\tB\n", encoding="utf-8")
+    assert "1 new" in run("memory", "add", there / "whole" / "memory", tmp_path / "more.tsv").stdout
+    missing = run("ask", there / "bare", *asked, code=1).stderr
+    assert "bare needs mine, weights " in missing
+    assert f"or copy it to {there / 'bare' / 'encoder'}" in missing
+    assert json.loads(run("ask", there / "bare", *asked, "--encoder", tmp_path / "gone").stdout) == found["bare"]
+    shutil.copytree(tmp_path / "gone", there / "bare" / "encoder")
+    assert json.loads(run("ask", there / "bare", *asked).stdout) == found["bare"]
+
+
+@pytest.fixture(scope="module")
+def paper() -> Any:
+    found = importlib.util.spec_from_file_location("paper", EXPERIMENT / "paper.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("size", ["base", "large", "xl", "xxl", "base 24-12"])
+def test_the_papers_sizes_are_planned_without_weights(paper: Any, size: str, tmp_path: Path) -> None:
+    sizes = paper.SIZES[size]
+    for live in paper.SHARES[sizes["num_layers"]]:
+        plan = paper.checked(sizes, live, tmp_path)
+        assert (plan.cut, len(plan.live), plan.reader) == (sizes["num_layers"] - live, live, "generate")
+        assert (plan.per_question, plan.passages, plan.steps) == (20, 40, 12)
+        assert plan.store.lacks == ("weights", "vocabulary")
+        assert plan.store.missing == (40 if plan.cut else 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["questions.json", "t5"]
+
+
+def test_the_papers_config_is_read_by_the_command(run: Run, paper: Any, tmp_path: Path) -> None:
+    paper.checked(paper.SIZES["base"], 4, tmp_path)
+    changes = [f"encoder={tmp_path / 't5'}", *(f"data.{one}={tmp_path}/questions.json" for one in ("train", "dev"))]
+    assert paper.parameters(paper.SIZES["base"]) == 247_577_856, "of the public checkpoint"
+    settings = [part for change in [*changes, "data.test=[]"] for part in ("--set", change)]
+    text = run("memory", "train", EXPERIMENT / "t5.toml", "--dry-run", *settings).stdout
+    assert "12 blocks, cut after 8, 4 live, copies of 8, 9, 10, 11; generate reader" in text
+    assert "lacking    the encoder has no weights and no vocabulary" in text
 
 
 def test_errors_say_what_to_do(run: Run, reader_config: Path) -> None:

@@ -63,3 +63,8 @@ def test_less_than_a_batch_is_an_error_that_says_what_one_costs() -> None:
     with pytest.raises(ConfigError, match=r"a budget of 33 s does not pay for one batch: 34 s"):
         fitting(Budget(33.0, False), prices, np.array([[0, 1, 2]]), 4)
     assert fitting(Budget(34.0, False), prices, np.array([[0, 1, 2]]), 4) == 4
+
+
+@pytest.mark.parametrize("budget", [Budget(123.25, False), Budget(3.5e8, True), Budget(44e12, True)])
+def test_a_budget_is_read_back_from_its_text(budget: Budget) -> None:
+    assert Budget.read(budget.text) == budget

@@ -110,3 +110,25 @@ def test_a_checkpoint_without_a_head_is_refused_by_name(family: str, checkpoint:
 def test_minilm_itself_is_refused(minilm: Path) -> None:
     with pytest.raises(EncoderError, match="masked-language-model head"):
         Pretrained(os.fspath(minilm)).masked_lm()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_new_head_is_that_of_transformers(family: str, checkpoint: Callable[..., Path]) -> None:
+    """Drawn with the seed, over the same table of piece vectors; the generator of before is left as it was."""
+    import transformers
+
+    folder, ids = checkpoint(family), torch.randint(5, 30, (2, 9), generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(11)
+    expected = logits_of(transformers.AutoModelForMaskedLM.from_pretrained(folder).eval(), ids).flatten(0, 1)
+    before = torch.random.get_rng_state()
+    head = MaskedLM.load(folder, seed=11)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.testing.assert_close(head(states_of(folder, ids)), expected, atol=2e-5, rtol=1e-5)
+    assert head.tied
+    assert not torch.equal(MaskedLM.load(folder, seed=12).dense.weight, head.dense.weight)
+
+
+def test_a_seed_changes_no_head_that_is_there(checkpoint: Callable[..., Path]) -> None:
+    folder = checkpoint("bert", masked=True)
+    with_seed, without = MaskedLM.load(folder, seed=1).state_dict(), MaskedLM.load(folder).state_dict()
+    assert all(torch.equal(without[name], value) for name, value in with_seed.items())

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from encodeonce.nn import step_kernel
+from encodeonce.nn.barrier import Barrier
 from encodeonce.nn.dropout import Dropout
 from encodeonce.nn.post_norm import PostNorm
 
@@ -41,7 +42,7 @@ def kept(words: Tensor, scale: float) -> Tensor:
     return torch.stack([(words.int() >> bit) & 1 for bit in range(16)], -1).flatten().float() * scale
 
 
-def reference(made: PostNorm, x: Tensor, rows: Tensor | None) -> Tensor:
+def reference(made: PostNorm, x: Tensor, rows: Tensor | None, barrier: Barrier | None = None) -> Tensor:
     """Item by item and head by head in fp32, with the masks that the generator's state gives the block."""
     heads, n_out = made.n_heads, len(x) if rows is None else len(rows)
     widths = [-(-n // 16) * 16 for n in LENGTHS]
@@ -49,12 +50,17 @@ def reference(made: PostNorm, x: Tensor, rows: Tensor | None) -> Tensor:
     masks = [kept(drop.kept(*size), drop.scale) for drop, size in zip(made.drop, sizes, strict=True)]
     query, key, value = (nn.functional.linear(x, *line) for line in (made.query, made.key, made.value))
     attended, start, at = [], 0, 0
-    for n, s in zip(LENGTHS, widths, strict=True):
-        own = slice(start, start + n)
+    for item, (n, s) in enumerate(zip(LENGTHS, widths, strict=True)):
+        own, closed = slice(start, start + n), torch.zeros(n, n)
+        if barrier is not None:
+            border = barrier.first[item]
+            closed[:border, border:] = 0.0 if barrier.first_reads else -torch.inf
+            closed[border:, :border] = 0.0 if barrier.second_reads else -torch.inf
         heads_out = []
         for g in range(heads):
             columns = slice(g * WIDTH // heads, (g + 1) * WIDTH // heads)
-            weights = torch.softmax(query[own, columns] @ key[own, columns].T / math.sqrt(WIDTH / heads), -1)
+            scores = query[own, columns] @ key[own, columns].T / math.sqrt(WIDTH / heads)
+            weights = torch.softmax(scores + closed, -1)
             mask = masks[0][at : at + n * s].view(n, s)[:, :n]
             heads_out.append((weights * mask) @ value[own, columns])
             at += n * s
@@ -71,6 +77,16 @@ def reference(made: PostNorm, x: Tensor, rows: Tensor | None) -> Tensor:
 @pytest.mark.parametrize("rows", CHOSEN)
 @pytest.mark.parametrize("rate", [0.0, 0.25])
 def test_output_and_gradients_equal_tensor_operations(rate: float, rows: str) -> None:
+    check(rate, rows, None)
+
+
+@pytest.mark.parametrize(("first_reads", "second_reads"), [(False, True), (True, False), (False, False)])
+def test_parts_of_an_item_that_may_not_read_each_other(first_reads: bool, second_reads: bool) -> None:
+    check(0.25, "some", Barrier((2, 0, 17, 1, 20), first_reads, second_reads))
+
+
+def check(rate: float, rows: str, barrier: Barrier | None) -> None:
+    """Output and all gradients."""
     (made, weights), chosen = block(rate), CHOSEN[rows]
     x = torch.randn(sum(LENGTHS), WIDTH)
     slope = torch.randn(len(x) if chosen is None else len(chosen), WIDTH)
@@ -79,7 +95,7 @@ def test_output_and_gradients_equal_tensor_operations(rate: float, rows: str) ->
         torch.manual_seed(4)
         weights.zero_grad()
         given = x.clone().requires_grad_(True)
-        out = made(given, LENGTHS, chosen) if compiled else reference(made, given, chosen)
+        out = made(given, LENGTHS, chosen, barrier) if compiled else reference(made, given, chosen, barrier)
         (out * slope).sum().backward()
         assert given.grad is not None
         found = {name: p.grad.clone() for name, p in weights.named_parameters() if p.grad is not None}

@@ -136,6 +136,12 @@ def test_a_decoder_of_another_checkpoint_comes_back(tmp_path: Path, tiny_bert: P
     with pytest.raises(RunError, match=r"the checkpoint of this run's decoder, .*other, is not there"):
         load_reader(tmp_path / "run")
     assert load_reader(tmp_path / "run", decoder=str(tmp_path / "gone")).method.decoder == tmp_path / "gone"
+    save_reader(load_reader(tmp_path / "run", decoder=str(tmp_path / "gone")), tmp_path / "run", whole=True)
+    shutil.rmtree(tmp_path / "gone")
+    again = load_reader(tmp_path / "run")
+    assert (again.encoder.path, again.method.decoder) == (tmp_path / "run" / "encoder", tmp_path / "run" / "decoder")
+    save_reader(again, tmp_path / "run", whole=True)
+    assert all(torch.equal(own, again.method.state_dict()[name]) for name, own in method.state_dict().items())
 
 
 def test_one_by_one_or_together_is_one_answer(tmp_path: Path, tiny_bert: Path) -> None:

@@ -47,7 +47,6 @@ def random(n: int, width: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, torch.bfloat16])
 def test_equals_a_sort_of_all_scores(metric: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "ROWS", 700)
-    monkeypatch.setattr(scan, "SCORES", 4000)
     plain = random(3000, 24)
     rows = torch.from_numpy(plain).to(dtype) if isinstance(dtype, torch.dtype) else plain.astype(dtype)
     before = rows.clone() if isinstance(rows, torch.Tensor) else rows.copy()
@@ -102,8 +101,21 @@ def test_cosines_that_differ_by_less_than_fp32_can_say_are_still_ranked() -> Non
 
 
 def test_without_fp32_sums_the_pass_is_made_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "accumulates_in_fp32", lambda: False)
+    monkeypatch.setattr(scan, "accumulating_forms", lambda: ())
+    monkeypatch.setattr(scan, "fastest_form", lambda: scan.plain)
     rows, queries = random(1000, 24), random(5, 24, seed=2)
+    for asked in (queries, queries[:1]):
+        np.testing.assert_array_equal(Search(rows).find(asked, 10).ids, brute(rows, asked, 10, "l2").ids)
+
+
+@pytest.mark.parametrize("form", scan.accumulating_forms(), ids=lambda form: form.__name__)
+@pytest.mark.parametrize("n_queries", [1, 2, 70])
+def test_every_form_of_the_rounded_rows_finds_the_same(
+    form: Any, n_queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "ROWS", 700)
+    monkeypatch.setattr(scan, "fastest_form", lambda: form)
+    rows, queries = random(3000, 24), random(n_queries, 24, seed=3)
     np.testing.assert_array_equal(Search(rows).find(queries, 10).ids, brute(rows, queries, 10, "l2").ids)
 
 

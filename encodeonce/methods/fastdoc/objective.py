@@ -35,7 +35,8 @@ class Objective:
 
     `triplet` is eq. 1, or eq. 3 where the sample has quadruplets (`far` is its K); `hierarchy` eq. 2, summed over
     documents and levels or their "mean" (`reduction`), with heads of a hidden layer of `head_hidden`; `masked` adds the
-    masked-language loss of the documents' pieces, `probability` of them hidden, whole words at once with `whole_words`.
+    masked-language loss of the documents' pieces, `probability` of them hidden, whole words at once with `whole_words`;
+    `new_head` lets a checkpoint without a masked-language head start with a new one.
 
     "release" computes what the authors' code does: documents padded with zero vectors to the longest and no mask, the
     mean over all rows, and the triplet loss between rows of equal position (`padded`, `triplet_on`; spec A5, A6).
@@ -56,6 +57,7 @@ class Objective:
     head_hidden: int = 0
     probability: float = 0.15
     whole_words: bool = False
+    new_head: bool = False
     projection: str = ""
     scale: str = ""
     lora: int = 0

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ...encoders.live import Barrier
 from ...heads.span_reader import PairRows
+from ...nn.barrier import Barrier
 from ...nn.packed import Packed
 from ...types import IGNORE
 from .examples import ReadingExamples

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..errors import EncoderError, MissingExtra
 
-__all__ = ["QUICKSTART", "QUICKSTART_MODEL", "encoder_name", "quickstart_folder"]
+__all__ = ["QUICKSTART", "QUICKSTART_MODEL", "quickstart_folder"]
 
 QUICKSTART = "quickstart"
 QUICKSTART_MODEL = "all-MiniLM-L6-v2"
@@ -37,9 +37,3 @@ def quickstart_folder() -> Path:
             "known ones. Install the package again, or name another encoder."
         )
     return folder
-
-
-def encoder_name(name: str) -> str:
-    """What `Pretrained` takes: "quickstart" and its model's own name become the packaged folder, others stay."""
-    packaged = name in (QUICKSTART, QUICKSTART_MODEL) and not Path(name).is_dir()
-    return str(quickstart_folder()) if packaged else name

@@ -1,0 +1,161 @@
+"""The few-shot experiment over a data folder of its own: what it reads, its rows, and the command that makes each."""
+
+import argparse
+import gzip
+import importlib
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encodeonce.prompts import known
+from encodeonce.report.results import read_rows
+
+from .conftest import drawn
+
+HERE = Path(__file__).parents[2] / "experiments" / "fewshot"
+LABELS = {"animals": "not_duplicate", "places": "duplicate"}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path.with_suffix(".jsonl.gz"), "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def rows_of(n: int, draw: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"text": text, "label": label, **more} for text, label in zip(*drawn(n, draw), strict=True)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, checkpoint: Callable[..., Path]) -> Path:
+    """A project folder with the experiment, data of one task of single texts and one of pairs, and a configuration."""
+    folder = tmp_path / "project" / "experiments" / "fewshot"
+    folder.mkdir(parents=True)
+    for path in HERE.glob("*.py"):
+        shutil.copy(path, folder)
+    data = tmp_path / "shared" / "data"
+    samples = [row for part in ("train", "dev") for row in rows_of(16, len(part), seed=13, split=part)]
+    write(data / "fewshot_lmbff_k16" / "cr", samples)
+    write(data / "text_classification" / "cr" / "test", rows_of(20, 7))
+    write(data / "text_classification" / "cr" / "train", [*rows_of(80, 8), *rows_of(20, 7)[:3], *samples[:2]])
+    for name, rows in (("test", rows_of(20, 9)), ("train", rows_of(60, 10)), ("samples", samples)):
+        pairs = [
+            {**row, "text_a": row["text"], "text_b": "on " + row["text"], "label": LABELS[row["label"]]} for row in rows
+        ]
+        for row in pairs:
+            row.pop("text")
+        files = {"test": "glue/qqp/heldout_sample", "train": "glue/qqp/train_sample"}
+        write(data / files.get(name, "fewshot_lmbff_k16/qqp"), pairs)
+    (folder / "tiny.toml").write_text(f'encoder = "{checkpoint("bert")}"\nmasked = "none"\nseeds = [13]\nsteps = 4\n')
+    return folder
+
+
+MODULES = ("recipe", "samples", "tables", "run")
+
+
+@pytest.fixture
+def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The experiment's main module, over this data folder."""
+    monkeypatch.setenv("ENCODEONCE_SHARED", str(place.parents[2] / "shared"))
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.chdir(place.parents[1])
+    for name in MODULES:
+        sys.modules.pop(name, None)
+    yield importlib.import_module("run")
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def recipe(run: Any) -> Any:
+    return sys.modules["recipe"]
+
+
+@pytest.fixture
+def experiment(run: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Call the command; what it prints."""
+
+    def call(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", list(words))
+        capsys.readouterr()
+        run.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def texts(place: Path, name: str) -> set[str]:
+    with gzip.open(place.parents[2] / "shared" / "data" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+        return {json.loads(line)["text"] for line in file}
+
+
+def test_a_row_names_the_command_that_makes_it_and_a_second_run_has_nothing_to_do(
+    place: Path, experiment: Callable[..., str]
+) -> None:
+    methods = ("probe", "finetune", "fused.add,k=4")
+    words = ("--tasks", "cr,qqp", "--config", "experiments/fewshot/tiny.toml", "--test-size", "12")
+    experiment("experiments/fewshot/run.py", *methods, *words)
+    rows = read_rows(place / "rows.jsonl")
+    assert [(row.task, row.method) for row in rows] == [(task, name) for task in ("cr", "qqp") for name in methods]
+    assert {row.metric for row in rows} == {"accuracy", "f1"}
+    assert {row.n for row in rows} == {12}
+    table = experiment("experiments/fewshot/run.py", *methods, *words, "--table")
+    assert "fused.add,k=4 - finetune" in table
+    assert read_rows(place / "rows.jsonl") == rows
+    (place / "rows.jsonl").unlink()
+    python, *made = shlex.split(rows[-1].command or "")
+    assert python == "python"
+    experiment(*made)
+    (again,) = read_rows(place / "rows.jsonl")
+    assert (again.cell, again.value) == (rows[-1].cell, rows[-1].value)
+
+
+def test_16_shots_are_the_published_samples_and_unlabelled_texts_in_none_of_them(
+    place: Path, run: Any, recipe: Any
+) -> None:
+    (cell,) = run.samples_of("cr", recipe.Recipe(seeds=(13,), test_size=5))
+    assert [len(part) for part in (cell.train, cell.dev, cell.test)] == [16, 16, 5]
+    seen = texts(place, "fewshot_lmbff_k16/cr") | texts(place, "text_classification/cr/test")
+    unlabelled = {document.text for document in cell.unlabelled}
+    assert unlabelled == texts(place, "text_classification/cr/train") - seen
+    assert cell.recipe.variant(7) == "test=5 unlabelled=7 steps=40"
+
+
+def test_full_data_are_the_training_texts_less_the_tests_a_tenth_of_them_dev(
+    place: Path, run: Any, recipe: Any
+) -> None:
+    full = recipe.Recipe(full=True, seeds=(13, 21), unlabelled_size=50, epochs=2)
+    first, second = run.samples_of("cr", full)
+    every = texts(place, "text_classification/cr/train") - texts(place, "text_classification/cr/test")
+    for cell in (first, second):
+        train, dev = ({document.text for document in part} for part in (cell.train, cell.dev))
+        assert len(dev) == round(len(every) / 10)
+        assert not train & dev
+        assert train | dev == every
+        assert cell.unlabelled == cell.train[:50]
+    assert {d.text for d in first.dev} != {d.text for d in second.dev}
+    assert full.settings(13, len(first.train)).num_train_epochs == 2
+    assert full.variant(50) == "test=1000 unlabelled=50 train=full epochs=2"
+
+
+def test_what_is_not_known_is_named_with_what_is_near(place: Path, recipe: Any) -> None:
+    (place / "wrong.toml").write_text("step = 4\n")
+    for path, tasks, near in ((place / "wrong.toml", None, "steps"), (None, "sst22", "sst2")):
+        given = argparse.Namespace(
+            methods=[], config=path, tasks=tasks, seeds=None, full=False,
+            test_size=None, unlabelled_size=None, steps=None, epochs=None,
+        )  # fmt: skip
+        with pytest.raises(SystemExit, match=rf"Did you mean '{near}'\?"):
+            recipe.recipe_of(given, {})
+
+
+def test_all_15_tasks_have_files_and_the_papers_configurations_run_them(recipe: Any) -> None:
+    assert set(recipe.FILES) == set(known())
+    for path in HERE.glob("*.toml"):
+        assert set(recipe.tomllib.loads(path.read_text(encoding="utf-8"))["tasks"]) == set(known())
