@@ -111,12 +111,12 @@ class AnswerSpans(Task):
         places = [match.span() for match in WORD.finditer(document.pair)]
         spans = []
         for answer, start in zip(answers, starts, strict=True):
-            there = document.pair[start : start + len(answer)]
+            found = document.pair[start : start + len(answer)]
             inside = [n for n, (begin, end) in enumerate(places) if begin < start + len(answer) and end > start]
-            if there != answer or not inside:
+            if found != answer or not inside:
                 raise DataError(
                     f"{place_of(document)}: the answer {answer!r} does not stand at character {start} of the passage"
-                    f" ({there!r} does). Count characters of the text as it is given."
+                    f" ({found!r} does). Count characters of the text as it is given."
                 )
             spans.append((inside[0], inside[-1]))
         words = tuple(document.pair.split())
@@ -138,6 +138,19 @@ class AnswerSpans(Task):
         """exact_match and f1 over the words, per cent, and what else `metrics.qa.answer_scores` gives."""
         said = [one.said(span) for one, span in zip(gold, predicted, strict=True)]
         return answer_scores([one.answers or ("",) for one in gold], said)
+
+    def columns(
+        self, documents: Sequence[Document], predicted: Sequence[Sequence[int] | None]
+    ) -> dict[str, Sequence[Any]]:
+        """The answer as it stands in the passage and the character it begins at, in lists as gold has them."""
+        found = []
+        for document, span in zip(documents, predicted, strict=True):
+            places = [match.span() for match in WORD.finditer(document.pair)]
+            found.append([(places[span[0]][0], places[span[1]][1])] if span else [])
+        return {
+            self.column: [tuple(d.pair[a:b] for a, b in own) for d, own in zip(documents, found, strict=True)],
+            self.starts: [tuple(begin for begin, _ in own) for own in found],
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

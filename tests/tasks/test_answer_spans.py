@@ -40,6 +40,8 @@ def test_characters_become_words_whatever_the_spacing_and_the_answers_edges() ->
     assert gold.words == tuple(PASSAGE.split())
     assert gold.spans == ((1, 3), (3, 3), (7, 7))
     assert [gold.said(span) for span in gold.spans] == ["cat (a tabby)", "tabby)", "river's"]
+    written = TASK.columns([question(PASSAGE, [], [])] * 2, [(1, 3), ()])
+    assert written == {"answers": [("cat (a tabby)",), ()], "answer_starts": [(5,), ()]}
     assert TASK.ids(gold).tolist() == [[1, 3], [3, 3], [7, 7]]
     assert TASK.learn([question(PASSAGE, answers, starts)]).head_options == {"longest": 30, "unanswerable": False}
 
