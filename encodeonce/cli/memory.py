@@ -262,6 +262,8 @@ def _planned_text(found: "ReaderPlan") -> str:
         f"to store   {found.store.rows:,} rows of {found.store.missing:,} passages, {found.store.bytes:,} bytes",
         f"training   {found.steps:,} steps",
     ]
+    if found.searched:
+        lines.insert(1, f"search     {found.searched} designs, of which this is the first, by dev before the training")
     if found.store.lacks:
         lines.append(f"lacking    the encoder has no {' and no '.join(found.store.lacks)}: nothing can be encoded yet")
     return "\n".join([*lines, "Nothing was written."])
@@ -279,6 +281,10 @@ def _trained_text(done: "ReaderReport", run: Path) -> str:
         lines.append(
             f"store      {report.hits:,} passages were there, {report.written:,} encoded ({report.bytes:,} bytes)"
         )
+    for trial in done.trials:
+        mark = "*" if trial.design == done.design.chosen() else " "
+        settings = ", ".join(f"{name} {value}" for name, value in trial.design.items())
+        lines.append(f"search   {mark} {settings}: exact_match {shown(trial.scores['exact_match'])}")
     fit, best = done.fit, done.fit.best["answer"]["epoch"]
     lines.append(
         f"train      {fit.batches:,} batches, {1000 * fit.seconds_per_batch:.0f} ms each, {fit.seconds:.1f} s; epoch "

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from .config import EncoderName, FileName, Files, Section, TrainSection
 
-__all__ = ["DesignSection", "QuestionsSection", "ReaderConfig", "ReaderTrainSection"]
+__all__ = ["DesignSection", "QuestionsSection", "ReaderConfig", "ReaderTrainSection", "SearchSection"]
 
 
 class QuestionsSection(Section):
@@ -66,6 +66,16 @@ class DesignSection(Section):
         return self.model_dump(exclude_none=True)
 
 
+class SearchSection(Section):
+    """`[search]`: which design is the best on dev, by short trainings before the real one."""
+
+    questions: int = Field(default=0, ge=0, description="training questions of a trial; 0: no search")
+    designs: list[DesignSection] = Field(
+        default_factory=list,
+        description="what is tried, keys of [design]; by default cuts and start blocks near the paper's",
+    )
+
+
 class ReaderTrainSection(TrainSection):
     """`[train]`: the loop, with defaults for small encoders; the paper's are in docs/methods/lumen.md."""
 
@@ -100,4 +110,5 @@ class ReaderConfig(Section):
     )
     data: QuestionsSection = QuestionsSection()
     design: DesignSection = DesignSection()
+    search: SearchSection = SearchSection()
     train: ReaderTrainSection = ReaderTrainSection()

@@ -10,6 +10,7 @@ from ..corpus.questions import read_questions
 from ..corpus.windows import question_windows, windows
 from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
+from ..errors import ConfigError
 from ..methods.lumen import Design, Lumen, Plan, passage_document
 from ..metrics.answers import AnswerScorer
 from ..retrieval.bm25 import BM25
@@ -25,20 +26,23 @@ from . import steps
 from .config import to_toml
 from .learning import command_line
 from .reader_config import QuestionsSection, ReaderConfig
+from .reader_search import Trial, designs_of, search
 
 __all__ = ["ReaderPlan", "ReaderReport", "plan_reader", "train_reader"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderPlan:
-    """What `memory train` would do. `questions` by split, `passages` the different ones that are read, `per_question`
-    how many a training question has on average."""
+    """What `memory train` would do. `searched` designs are tried, of which the first is shown (0: no search);
+    `questions` by split, `passages` the different ones that are read, `per_question` how many a training question has
+    on average."""
 
     encoder: str
     blocks: int
     cut: int
     live: tuple[int, ...]
     reader: str
+    searched: int
     questions: Mapping[str, int]
     passages: int
     per_question: float
@@ -52,17 +56,20 @@ class ReaderPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReaderReport:
-    """What it did: scores by split, what was encoded, what the loop did."""
+    """What it did: scores by split, what was encoded, what the loop did, the design and the trials that chose it."""
 
     scores: Mapping[str, Mapping[str, float | None]]
     encoded: steps.Encoded | None
     fit: Fit
+    design: Design
+    trials: Sequence[Trial]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         own = {"best": self.fit.best, "seconds": self.fit.seconds, "seconds_per_batch": self.fit.seconds_per_batch}
         encoded = None if self.encoded is None else self.encoded.to_json()
-        return {"scores": self.scores, "encode": encoded, **own, "parameters": self.fit.parameters}
+        chosen = {"design": self.design.chosen(), "search": [asdict(trial) for trial in self.trials]}
+        return {"scores": self.scores, "encode": encoded, **own, "parameters": self.fit.parameters, **chosen}
 
 
 class _Job:
@@ -70,11 +77,13 @@ class _Job:
 
     def __init__(self, config: ReaderConfig) -> None:
         config.need("data.train")
-        self.config, self.design = config, Design(**config.design.chosen())
-        self.encoder = self.design.encoder(config.encoder, compute=config.compute)
-        self.plan: Plan = self.design.plan(self.encoder)
+        self.config, self.designs = config, designs_of(config)
+        self.encoder = self.designs[0].encoder(config.encoder, compute=config.compute)
+        self.plans: list[Plan] = [design.plan(self.encoder) for design in self.designs]
+        if len({(plan.first_position, plan.segment) for plan in self.plans}) > 1:
+            raise ConfigError("the designs that are tried need one question_pieces: passages stand behind it.")
         self.form = config.form or ("fid" if self.encoder.family == "t5" else "plain")
-        self.dtype = config.dtype or self.plan.dtype
+        self.dtype = config.dtype or self.plans[0].dtype
         self.settings = Settings(**config.train.model_dump(exclude_none=True))
         self.splits = _splits(config.data)
 
@@ -86,23 +95,28 @@ class _Job:
 
     def encoded(self) -> tuple[Store | None, steps.Encoded | None]:
         """The memory that is trained from; none where nothing is stored."""
-        if not self.plan.stored:
+        if not self.stored:
             return None, None
-        store = Store.open(self.config.store, self.encoder.spec(list(self.plan.stored), self.dtype))
+        store = Store.open(self.config.store, self.encoder.spec(self.stored, self.dtype))
         return store, steps.encode(store, self.documents, self.encoder)
 
-    def method(self) -> Lumen:
+    @property
+    def stored(self) -> list[int]:
+        """The views that any of the designs reads: one pass over the passages makes them."""
+        return sorted({view for plan in self.plans for view in plan.stored})
+
+    def method(self, design: Design) -> Lumen:
         """Untrained."""
         decoder = None if self.config.decoder is None else Pretrained(self.config.decoder).path
-        return Lumen.build(self.design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
+        return Lumen.build(design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
 
 
 def plan_reader(config: ReaderConfig) -> ReaderPlan:
     """Read and check everything that `train_reader` would; nothing is written and no weight is loaded."""
     job = _Job(config)
-    plan, encoder, train = job.plan, job.encoder, job.splits["train"]
+    plan, encoder, train = job.plans[0], job.encoder, job.splits["train"]
     made = encoder.outline if encoder.lacks else encoder.spec
-    spec = made(list(plan.stored) if plan.stored else "last", job.dtype)
+    spec = made(job.stored or "last", job.dtype)
     documents = job.documents
     batches = -(-len(train) // job.settings.per_device_train_batch_size)
     return ReaderPlan(
@@ -110,11 +124,12 @@ def plan_reader(config: ReaderConfig) -> ReaderPlan:
         blocks=plan.n_blocks,
         cut=plan.cut,
         live=plan.blocks,
-        reader=job.design.reader,
+        reader=job.designs[0].reader,
+        searched=len(job.designs) if config.search.questions else 0,
         questions={split: len(own) for split, own in job.splits.items()},
         passages=len(documents),
         per_question=sum(len(q.passages) for q in train) / len(train),
-        store=steps.planned(Path(config.store), spec, documents if plan.stored else [], encoder),
+        store=steps.planned(Path(config.store), spec, documents if job.stored else [], encoder),
         steps=total_steps(batches, job.settings),
     )
 
@@ -127,7 +142,10 @@ def train_reader(config: ReaderConfig, folder: Path, *, whole: bool = False) -> 
     """
     job = _Job(config)
     store, encoded = job.encoded()
-    method = job.method()
+    design, trials = job.designs[0], list[Trial]()
+    if config.search.questions:
+        design, trials = search(config, job.designs, job.method, job.splits, job.encoder, store, job.settings, folder)
+    method = job.method(design)
     read = {split: method.read(own, job.encoder, store) for split, own in job.splits.items()}
     scorers = {"answer": AnswerScorer()}
     done = fit(method, read["train"], scorers, job.settings, dev=read.get("dev"), folder=folder)
@@ -138,6 +156,7 @@ def train_reader(config: ReaderConfig, folder: Path, *, whole: bool = False) -> 
         "settings": job.settings.to_json(),
         "examples": {split: len(own) for split, own in job.splits.items()},
         "passages_a_question": config.data.k,
+        "search": [asdict(trial) for trial in trials],
         "best": done.best,
         "steps": done.steps,
         "seconds": done.seconds,
@@ -148,7 +167,7 @@ def train_reader(config: ReaderConfig, folder: Path, *, whole: bool = False) -> 
     (folder / "config.toml").write_text(to_toml(config, folder), encoding="utf-8")
     run = ReaderRun(method, job.encoder, job.dtype, training, scores, names, command_line())
     save_reader(run, folder, whole=whole)
-    return ReaderReport(scores, encoded, done)
+    return ReaderReport(scores, encoded, done, design, trials)
 
 
 def _splits(data: QuestionsSection) -> dict[str, list[Question]]:

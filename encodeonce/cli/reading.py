@@ -21,13 +21,16 @@ from ..types import Document
 
 __all__ = ["layer_reading", "mean_weights"]
 
+ONE_LABEL = ("tagger", "span_tagger", "classifier")
+"""Heads that give every row of theirs one label."""
+
 
 def layer_reading(
     predictor: Predictor, documents: Sequence[Document], by: str = "gold", tasks: Sequence[str] = ()
 ) -> list[Heat]:
     """One panel a task (all where none is named), labels by falling count. `by` is "gold" or "predicted".
 
-    ConfigError for a task whose rows have not one label each: numbers, and sets of labels.
+    ConfigError for a task whose rows have not one label each: numbers, sets of labels, trees, graphs.
     """
     run = predictor.run
     if not run.method.layers:
@@ -36,9 +39,12 @@ def layer_reading(
         )
     documents = [document for document in documents if document.words or document.text.strip()]
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]
-    unread = next((task for task in chosen if not task.needs_words and task.head != "classifier"), None)
+    unread = next((task for task in chosen if task.head not in ONE_LABEL), None)
     if unread is not None:
-        raise ConfigError(f"task {unread.name!r} has not one label a row, so layers cannot be averaged by label.")
+        raise ConfigError(
+            f"task {unread.name!r} has not one label a row, so layers cannot be averaged by label. Choose others with "
+            "--task, or train one that has (deprel, ner, classification) beside it."
+        )
     if by == "predicted":
         answers = predictor.predict(documents)
         labels = {task.name: [answer[task.name] for answer in answers] for task in chosen}

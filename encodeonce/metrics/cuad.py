@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
+
+import numpy as np
+from jaxtyping import Float
 
 from ..errors import DataError
 
@@ -46,23 +50,33 @@ def similar(predicted: str, gold: str, parties: bool = False) -> bool:
     return bool(one | two) and len(one & two) / len(one | two) >= JACCARD
 
 
-def cuad(clauses: Sequence[Clause]) -> Curve:
-    """All questions pooled. At each confidence a prediction counts if its probability is higher and its text not empty;
-    equal texts count once, the later probability holding. The area ends at the largest recall that is reached.
-    DataError where no question has an answer: there is no recall then."""
-    if not any(clause.gold for clause in clauses):
+def cuad(clauses: Sequence[Clause], thresholds: Sequence[float] = THRESHOLDS) -> Curve:
+    """All questions pooled. At each confidence, from the highest on, a prediction counts if its probability is higher
+    and its text not empty; equal texts count once, the later probability holding. The area ends at the largest recall
+    that is reached. DataError where no question has an answer: there is no recall then."""
+    due = sum(len(clause.gold) for clause in clauses)
+    if not due:
         raise DataError(f"none of {len(clauses)} questions has a gold answer, so recall is not defined.")
-    counted = [dict(clause.predicted) for clause in clauses]
+    chances: list[float] = []
+    right: list[bool] = []
+    met: list[float] = []
+    for clause in clauses:
+        said = {text: chance for text, chance in clause.predicted if text.strip()}
+        alike = [[similar(text, gold, clause.parties) for gold in clause.gold] for text in said]
+        chances += said.values()
+        right += map(any, alike)
+        for own in zip(*alike, strict=True):
+            met.append(max((chance for chance, hit in zip(said.values(), own, strict=True) if hit), default=-inf))
+    shown, good, found = (
+        np.sort(chances),
+        np.sort([chance for chance, hit in zip(chances, right, strict=True) if hit]),
+        np.sort(met),
+    )
     points = [(0.0, 1.0)]
-    for threshold in THRESHOLDS:
-        hit = missed = false = 0
-        for clause, texts in zip(clauses, counted, strict=True):
-            shown = [text for text, chance in texts.items() if chance > threshold and text.strip()]
-            met = [any(similar(text, due, clause.parties) for text in shown) for due in clause.gold]
-            hit, missed = hit + sum(met), missed + len(met) - sum(met)
-            false += sum(not any(similar(text, due, clause.parties) for due in clause.gold) for text in shown)
+    for threshold in thresholds:
+        hit, false = _above(found, threshold), _above(shown, threshold) - _above(good, threshold)
         if hit + false:  # nothing predicted has no precision
-            points.append((hit / (hit + missed), hit / (hit + false)))
+            points.append((hit / due, hit / (hit + false)))
     best, kept = 0.0, []
     for recall, precision in reversed(points):
         best = max(best, precision)
@@ -71,3 +85,8 @@ def cuad(clauses: Sequence[Clause]) -> Curve:
     area = sum(((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(kept)), 0.0)
     at_80 = next((precision for recall, precision in kept if recall >= 0.8), 0.0)
     return Curve(100 * area, 100 * at_80, tuple(kept))
+
+
+def _above(rising: Float[np.ndarray, " N"], threshold: float) -> int:
+    """How many are higher."""
+    return len(rising) - int(np.searchsorted(rising, threshold, side="right"))

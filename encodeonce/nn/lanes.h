@@ -35,9 +35,13 @@ static inline float sum(vec x) {
     for (int j = 0; j < V; j++) s += x[j];
     return s;
 }
-/* e^x: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2], 2e-7 relative */
+/* e^x: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2], 2e-7 relative; 0 below e^LEAST = 1e-30. A smaller number would
+   change no sum with a 1 in it, and its products lie below the smallest normal number, where some processors take a
+   hundred times as long: a softmax of wide gaps is nothing but such numbers. */
+#define LEAST (-69.0f)
 static inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
+    int32_t none = x < LEAST;
+    x = x < LEAST ? LEAST : (x > 88.0f ? 88.0f : x);
     float n = rintf(x * 1.44269504f);
     float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
@@ -46,13 +50,13 @@ static inline float exponential(float x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    union { int32_t bits; float value; } power = {((int32_t)n + 127) << 23};
+    union { int32_t bits; float value; } power = {none ? 0 : ((int32_t)n + 127) << 23};
     return (p * r * r + r + 1.0f) * power.value;
 }
 /* the same in every lane, for x up to 88; NaN stays NaN */
 static inline vec exponentials(vec x) {
-    word low = (word)(x < -87.0f);
-    x = (vec)(((word)x & ~low) | ((word)((vec){0} - 87.0f) & low));
+    word none = (word)(x < LEAST);
+    x = (vec)(((word)x & ~none) | ((word)((vec){0} + LEAST) & none));
     vec n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* to the nearest whole number, for |n| < 2^22 */
     vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     vec p = (vec){0} + 1.9875691500e-4f;
@@ -61,7 +65,7 @@ static inline vec exponentials(vec x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    whole power = (__builtin_convertvector(n, whole) + 127) << 23;
+    word power = (word)((__builtin_convertvector(n, whole) + 127) << 23) & ~none;
     return (p * r * r + r + 1.0f) * (vec)power;
 }
 

@@ -16,7 +16,8 @@ from encodeonce.cli.memory_planning import _fusion
 from encodeonce.cli.reader_config import DesignSection, ReaderConfig
 from encodeonce.corpus.passages import read_passages
 from encodeonce.corpus.questions import read_questions
-from encodeonce.methods.lumen import Design
+from encodeonce.errors import RunError
+from encodeonce.methods.lumen import Design, Lumen, nearby_cuts
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.serve.reader_run import load_reader
 from encodeonce.store import Store
@@ -86,6 +87,72 @@ def test_the_same_command_goes_on_and_encodes_nothing_again(run: Run, reader_con
     assert "saved      run; next: encodeonce memory build run FILES..." in text
     other = run("memory", "train", reader_config, "-o", "run", "--set", "train.seed=1", code=1)
     assert "was started differently" in other.stderr
+
+
+def test_a_search_tries_designs_on_dev_and_trains_the_best(run: Run, reader_config: Path, tmp_path: Path) -> None:
+    asked = ["--set", "search.questions=16"]
+    few = ["--set", "search.designs=[{live=1},{live=0}]"]
+    text = run("memory", "train", reader_config, "--dry-run", *asked, *few).stdout
+    assert "search     2 designs, of which this is the first" in text
+    tried = ["--set", "search.designs=[{cut=1,blocks=[0]},{live=2},{cut=1,blocks=[1],attention='no_mem2q'}]"]
+    done = json.loads(run("memory", "train", reader_config, "-o", "run", *asked, *tried, "--json").stdout)
+    trials = done["search"]
+    assert [one["design"].get("attention") for one in trials] == [None, None, "no_mem2q"]
+    assert (trials[0]["design"]["blocks"], trials[1]["design"]["live"]) == ([0], 2)
+    best = max(range(3), key=lambda i: (trials[i]["scores"]["exact_match"], trials[i]["scores"]["f1"], -i))
+    assert done["design"] == trials[best]["design"]
+    assert done["encode"]["written"] > 0
+    held = load_reader(tmp_path / "run")
+    assert held.method.design.chosen() == Design(**trials[best]["design"]).chosen()
+    assert held.training["search"] == trials
+    assert not (tmp_path / "run" / "search").exists(), "checkpoints of trials go"
+    few = [*asked, "--set", "search.designs=[{cut=1,blocks=[0]}]"]
+    alone = json.loads(run("memory", "train", reader_config, "-o", "alone", *few, "--json").stdout)
+    assert alone["search"] == trials[:1], "a trial does not depend on those before it"
+
+
+def test_a_search_goes_on_where_it_was_stopped(
+    run: Run, reader_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["--set", "search.questions=8", "--set", "search.designs=[{cut=1,blocks=[0]},{cut=1,blocks=[1]}]"]
+    whole = json.loads(run("memory", "train", reader_config, "-o", "whole", *asked, "--json").stdout)
+    done: list[Design] = []
+
+    def once(design: Design, encoder: Any, **options: Any) -> Lumen:
+        done.append(design)
+        if len(done) == 2:
+            raise RunError("stopped")
+        return build(design, encoder, **options)
+
+    build = Lumen.build
+    with monkeypatch.context() as patched:
+        patched.setattr("encodeonce.cli.reader_training.Lumen.build", once)
+        assert "stopped" in run("memory", "train", reader_config, "-o", "run", *asked, code=1).stderr
+    assert len(json.loads((tmp_path / "run" / "search.json").read_text("utf-8"))["trials"]) == 1
+    again = json.loads(run("memory", "train", reader_config, "-o", "run", *asked, "--json").stdout)
+    assert (again["search"], again["scores"]) == (whole["search"], whole["scores"])
+    other = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "train.seed=1", code=1)
+    assert "search.json is a search with other settings." in other.stderr
+
+
+def test_a_search_that_cannot_be_says_why(run: Run, reader_config: Path) -> None:
+    asked = ["memory", "train", reader_config, "--dry-run", "--set", "search.questions=8"]
+    assert "data.dev is not set" in run(*asked, "--set", "data.dev=[]", code=1).stderr
+    assert "there is no cut to search for" in run(*asked, "--set", "design.live=2", code=1).stderr
+    wrong = run(*asked, "--set", "search.designs=[{blcoks=[1]}]", code=1).stderr
+    assert "unknown key 'search.designs.0.blcoks'" in wrong
+    assert "blocks" in wrong
+    pieces = run(*asked, "--set", "search.designs=[{live=1},{live=1,question_pieces=9}]", code=1).stderr
+    assert "need one question_pieces" in pieces
+
+
+def test_cuts_near_the_papers() -> None:
+    """With six blocks of which two are live: the paper's cut is first, and those of the first trials are among them."""
+    found = nearby_cuts(6, 2)
+    assert found[0] == (4, (4, 5))
+    assert {(4, (2, 3)), (4, (3, 4)), (3, (3, 4))} <= set(found)
+    assert nearby_cuts(2, 1) == [(1, (1,)), (1, (0,))]
+    assert all(0 <= min(blocks) <= max(blocks) < 12 for _, blocks in nearby_cuts(12, 11))
 
 
 def test_a_dry_run_says_what_would_be_done(run: Run, reader_config: Path, tmp_path: Path) -> None:

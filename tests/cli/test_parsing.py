@@ -58,6 +58,7 @@ def test_train_evaluate_and_predict(run: Run, tiny: Path, files: Path, tmp_path:
     run("predict", "out", files / "bare.conllu", "-o", "found.conllu")
     assert Path("found.conllu").read_bytes() == (files / "dev.conllu").read_bytes()  # all right: gold comes back
     assert all(is_tree([int(head) for head in document.columns["head"]]) for document in read("found.conllu"))
+    assert "has not one label a row" in run("inspect", "out", files / "dev.conllu", code=1).stderr
     run("predict", "out", files / "new.txt", "-o", "found.tsv")
     rows = [line.split("\t") for line in Path("found.tsv").read_text("utf-8").splitlines() if line]
     assert [row[0] for row in rows] == ["the", "cat", "sees", "a", "house", "."]

@@ -56,3 +56,4 @@ def test_train_evaluate_and_predict(run: Run, tiny: Path, files: Path, tmp_path:
     assert document.meta["entities"] == spert[0][0]
     run("predict", out, files / "dev.json", "-o", "dev.json")
     assert Path("dev.json").read_bytes() == (files / "dev.json").read_bytes()  # all right, so nothing is changed
+    assert "'relations' has not one label a row" in run("inspect", out, files / "dev.json", code=1).stderr

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from encodeonce.errors import DataError
@@ -84,3 +85,31 @@ def test_the_curve_by_hand_with_unanswerable_questions_repeated_texts_and_the_en
     assert found.precision_at_80 == 0
     with pytest.raises(DataError, match="none of 1 questions has a gold answer"):
         cuad([Clause((), (("x", 0.5),))])
+
+
+def test_the_curve_is_that_of_counting_anew_at_every_threshold() -> None:
+    """Against the definition: at each threshold every question is looked at again."""
+    rng, words = np.random.default_rng(3), ["a", "b", "c", "d e", "a b", " "]
+    for _ in range(20):
+        clauses = [
+            Clause(
+                tuple(rng.choice(words[:5], rng.integers(0, 3))),
+                tuple((str(rng.choice(words)), round(float(rng.random()), 2)) for _ in range(rng.integers(0, 5))),
+                bool(rng.integers(2)),
+            )
+            for _ in range(8)
+        ]
+        clauses.append(Clause(("a",), ()))
+        thresholds = [0.9, 0.5, 0.25, 0.0]
+        points = [(0.0, 1.0)]
+        for t in thresholds:
+            hit = missed = false = 0
+            for one in clauses:
+                shown = [text for text, p in dict(one.predicted).items() if p > t and text.strip()]
+                met = [any(similar(text, due, one.parties) for text in shown) for due in one.gold]
+                hit, missed = hit + sum(met), missed + len(met) - sum(met)
+                false += sum(not any(similar(text, due, one.parties) for due in one.gold) for text in shown)
+            if hit + false:
+                points.append((hit / (hit + missed), hit / (hit + false)))
+        expected = [(recall, max(p for _, p in points[n:])) for n, (recall, _) in enumerate(points)]
+        np.testing.assert_allclose(cuad(clauses, thresholds).points, expected)

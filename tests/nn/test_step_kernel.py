@@ -107,6 +107,18 @@ def test_large_scores_do_not_overflow() -> None:
     assert adapter(Packed(torch.randn(5, 19, WIDTH), LENGTHS)).isfinite().all()
 
 
+def test_a_softmax_of_wide_gaps_has_zeros_where_numbers_would_be_too_small_to_count() -> None:
+    """Numbers below the smallest normal one take some processors a hundred times as long."""
+    gaps = torch.tensor([0.0, -30.0, -60.0, -68.0, -70.0, -88.0, -500.0, -float("inf")])
+    query, owner = torch.ones(1, 1, 1), torch.zeros(1, dtype=torch.int64)
+    views, probabilities, mixed = torch.rand(8, 1, 16), torch.empty(1, 1, 8), torch.empty(1, 16)
+    sizes = 1, 8, 1, 16, 1, 1, 1.0
+    step_kernel.call("mix_views", query, gaps.view(1, 8, 1, 1), views, None, owner, *sizes, probabilities, mixed)
+    torch.testing.assert_close(probabilities.flatten()[:4], gaps.double().softmax(0).float()[:4], rtol=1e-6, atol=0)
+    assert not probabilities.flatten()[4:].any()
+    assert torch.equal(mixed, views[0])
+
+
 def test_what_the_kernel_cannot_take_goes_another_way() -> None:
     fits = torch.zeros(2, 16)
     assert step_kernel.usable(fits)

@@ -1,7 +1,7 @@
 """The memory reader: passages encoded once, a few live blocks that read them with the question, an answer."""
 
 from .batch import ReadingBatch
-from .design import Design, Plan, n_live
+from .design import Design, Plan, n_live, nearby_cuts
 from .examples import ReadingExamples
 from .forms import FORMS, passage_document, question_document
 from .lumen import Lumen
@@ -17,6 +17,7 @@ __all__ = [
     "carry",
     "export",
     "n_live",
+    "nearby_cuts",
     "passage_document",
     "question_document",
 ]

@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ...nn.linear import COMPUTE
 from ...resolve import nearest
 
-__all__ = ["Design", "Plan", "n_live"]
+__all__ = ["Design", "Plan", "n_live", "nearby_cuts"]
 
 log = logging.getLogger("encodeonce")
 
@@ -35,6 +35,14 @@ CHOICES = {
 def n_live(alpha: float, n_blocks: int) -> int:
     """L-01: alpha L rounded half up, clamped to 0 ... L."""
     return min(n_blocks, max(0, math.floor(alpha * n_blocks + 0.5 + 1e-9)))
+
+
+def nearby_cuts(n_blocks: int, live: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Cuts with the blocks that `live` live ones could start from, ours to try beside the paper's, which is first: the
+    paper's cut and one block lower, with the next blocks, a second copy of the ones below, and what lies between."""
+    cuts = [cut for cut in (n_blocks - live, n_blocks - live - 1) if cut > 0]
+    starts = [(cut, cut - back) for cut in cuts for back in dict.fromkeys((0, live // 2, live)) if cut >= back]
+    return [(cut, tuple(range(start, start + live))) for cut, start in starts]
 
 
 @dataclass(frozen=True)

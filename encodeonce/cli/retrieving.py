@@ -1,0 +1,126 @@
+"""The work behind `retrieve`: parts of documents ranked by BM25 and by encoders' vectors, and their scores.
+
+Axes: T different texts   D width   N parts of one question's document
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..corpus.asked import Asked, Part, Ranking
+from ..encoders.pooled import Pooled
+from ..encoders.pretrained import Pretrained
+from ..errors import ConfigError
+from ..metrics.cuad import Clause, cuad
+from ..metrics.techqa import Spans, hits, techqa
+from ..retrieval.bm25 import BM25
+from ..types import Document, Passage
+from .steps import recorded
+
+__all__ = ["KEPT", "ranked_by", "retrieved", "scores_of"]
+
+log = logging.getLogger("encodeonce")
+
+KEPT = 20
+"""Parts of a question that are kept, as in CUAD's and TechQA's scripts."""
+HITS = (1, 3, 5)
+POINTS = 100
+"""Thresholds of a curve where scores are no probabilities."""
+
+Ranked = list[tuple[Part, float]]
+
+
+def retrieved(ranking: Ranking, encoders: Sequence[str], pooling: str, compute: str) -> dict[str, dict[str, Any]]:
+    """BM25, then each encoder -> scores in per cent, questions, seconds."""
+    names = [recorded(name) for name in encoders]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"two encoders of one name among {', '.join(encoders)}; give each once.")
+    found = {}
+    for name, encoder in [("BM25", None), *zip(names, encoders, strict=True)]:
+        began = time.perf_counter()
+        ranked = (
+            _by_words(ranking.questions)
+            if encoder is None
+            else ranked_by(
+                _vectors(
+                    Pooled(Pretrained(encoder, compute=compute), "text", pooling, normalize=True), ranking.questions
+                ),
+                ranking.questions,
+            )
+        )
+        found[name] = {**scores_of(ranking, ranked), "seconds": round(time.perf_counter() - began, 2)}
+        log.info("%s: %s", name, found[name])
+    return found
+
+
+def scores_of(ranking: Ranking, ranked: Sequence[Ranked]) -> dict[str, float]:
+    """Sections: HITS@K. Sentences: TechQA's HA_F1@1 and @5 in characters. Clauses: CUAD's area under the
+    precision-recall curve and precision at 80 % recall, at thresholds that let through from 1 to all parts kept."""
+    questions = ranking.questions
+    if ranking.form == "sections":
+        gold, ids = [one.gold[0] for one in questions], [[part.id for part, _ in one] for one in ranked]
+        return {f"hits@{k}": hits([list(dict.fromkeys(one)) for one in ids], gold, k) for k in HITS}
+    if ranking.form == "sentences":
+        spans = []
+        for one, own in zip(questions, ranked, strict=True):
+            places = tuple((one.document, part.start, part.stop) for part, _ in own)
+            spans.append(Spans(places, tuple(score for _, score in own)))
+        found = techqa(spans, [_whole(one) for one in questions])
+        return {key: found[key] for key in ("ha_f1@1", "ha_f1@5")}
+    clauses = [
+        Clause(one.gold, tuple((part.text, score) for part, score in own), one.query == "Parties")
+        for one, own in zip(questions, ranked, strict=True)
+    ]
+    curve = cuad(clauses, _thresholds([score for own in ranked for _, score in own]))
+    return {"aupr": curve.aupr, "precision@80": curve.precision_at_80}
+
+
+def _whole(one: Asked) -> tuple[str, int, int]:
+    """From the first sentence of the answer to its last."""
+    own = [part for part in one.parts if part.id in one.gold]
+    return one.document, min(part.start for part in own), max(part.stop for part in own)
+
+
+def _thresholds(scores: Sequence[float]) -> list[float]:
+    """Under which 1 ... all of the scores lie, at counts in equal ratios: a cosine is no probability."""
+    falling = np.sort(np.asarray(scores))[::-1]
+    counts = np.unique(np.geomspace(1, len(falling), POINTS).round().astype(int))
+    return [float(np.nextafter(falling[count - 1], -np.inf)) for count in counts]
+
+
+def ranked_by(score: Callable[[Asked], Float[np.ndarray, " N"]], questions: Sequence[Asked]) -> list[Ranked]:
+    """The `KEPT` best parts of each question, equal scores in their order."""
+    found = []
+    for one in questions:
+        values = score(one)
+        order = np.argsort(-values, kind="stable")[:KEPT]
+        found.append([(one.parts[i], float(values[i])) for i in order])
+    return found
+
+
+def _by_words(questions: Sequence[Asked]) -> list[Ranked]:
+    """By BM25 among the parts of each question's own document; parts without a common word are not found."""
+    indices: dict[int, BM25] = {}
+    found = []
+    for one in questions:
+        if id(one.parts) not in indices:
+            indices[id(one.parts)] = BM25([Passage(str(n), text=part.text) for n, part in enumerate(one.parts)])
+        (own,) = indices[id(one.parts)].find([one.query], KEPT)
+        found.append([(one.parts[int(hit.passage)], hit.score) for hit in own])
+    return found
+
+
+def _vectors(source: Pooled, questions: Sequence[Asked]) -> Callable[[Asked], Float[np.ndarray, " N"]]:
+    """Cosines of a question and its parts; every different text is encoded once."""
+    texts = {one.query: None for one in questions} | {part.text: None for one in questions for part in one.parts}
+    row = {text: n for n, text in enumerate(texts)}
+    vectors = np.empty((len(row), source.model.width), np.float32)
+    log.info("%s: %s different texts to encode", source.model.name, f"{len(row):,}")
+    for i, views in source.encode(source.cut([Document(str(n), text=text) for text, n in row.items()])):
+        vectors[i] = views[-1, 0]
+    rows = {id(one.parts): np.array([row[part.text] for part in one.parts]) for one in questions}
+    return lambda one: vectors[rows[id(one.parts)]] @ vectors[row[one.query]]

@@ -1,0 +1,146 @@
+"""`retrieve`: the three forms of questions, against scores and rankings computed one by one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from encodeonce.cli.retrieving import KEPT
+from encodeonce.corpus import read
+from encodeonce.corpus.asked import read_ranking
+from encodeonce.errors import DataError
+from encodeonce.metrics.cuad import Clause, cuad
+from encodeonce.metrics.techqa import overlap_f1
+
+from .conftest import Run
+
+SECTIONS = [
+    ["a", "the cat sees a dog"],
+    ["a > b", "every tree likes the bird"],
+    ["c", "never a house"],
+    ["d", "the dog finds the tree often"],
+]
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def vectors(folder: Path, texts: list[str]) -> np.ndarray:
+    """Mean over all pieces by transformers, one text at a time, length 1."""
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        found = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0) for text in texts]
+    rows = torch.stack(found).numpy()
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def scores(run: Run, *given: object) -> dict[str, dict[str, float]]:
+    return dict(json.loads(run("retrieve", *given, "--compute", "fp32", "--json").stdout)["scores"])
+
+
+def test_sections(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """HITS@K over the questions whose section is there; the order is that of transformers' cosines."""
+    documents = lines(tmp_path / "s.jsonl", [{"section_path": p.split(" > "), "text": t} for p, t in SECTIONS])
+    asked = [("a dog sees", "a"), ("the bird", "a > b"), ("often a tree", "d"), ("a house", "c"), ("a cat", "missing")]
+    questions = lines(tmp_path / "q.jsonl", [{"question": q, "section_path": p.split(" > ")} for q, p in asked])
+    done = run("retrieve", questions, tiny, "-d", documents, "--compute", "fp32", "--json")
+    assert "4 questions, 4 with an answer; 1 left out" in done.stderr
+    found = json.loads(done.stdout)["scores"]
+    cosines = vectors(tiny, [q for q, _ in asked[:4]]) @ vectors(tiny, [t for _, t in SECTIONS]).T
+    places = [p for p, _ in SECTIONS]
+    for k in (1, 3, 5):
+        right = [
+            gold in [places[i] for i in np.argsort(-row)[:k]] for row, (_, gold) in zip(cosines, asked, strict=False)
+        ]
+        assert found[tiny.name][f"hits@{k}"] == pytest.approx(100 * np.mean(right))
+    assert found["BM25"]["hits@1"] == 100
+
+
+def test_sentences(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """TechQA's overlap in characters of the first, and of the best of five, with the whole answer."""
+    texts = ["the cat sees a dog", "a house", "every bird likes the tree", "never", "the dog finds a cat", "a tree"]
+    rows = []
+    for n, (question, answer) in enumerate([("a dog", (0, 1)), ("the tree", (2,)), ("a cat likes", (4, 5)), ("x", ())]):
+        starts = np.cumsum([0, *(len(text) + 2 for text in texts)])
+        sentences = [
+            {"text": text, "start": int(at), "end": int(at) + len(text), "answer": int(i in answer)}
+            for i, (text, at) in enumerate(zip(texts, starts, strict=False))
+        ]
+        rows.append({"id": f"q{n}", "question": question, "sentences": sentences})
+    found = scores(run, lines(tmp_path / "q.jsonl", rows), tiny)[tiny.name]
+    best: dict[int, list[float]] = {1: [], 5: []}
+    for row in rows[:3]:
+        (asked, *own) = vectors(tiny, [row["question"], *texts])
+        order = np.argsort(-(np.stack(own) @ asked), kind="stable")
+        gold = [s for s in row["sentences"] if s["answer"]]
+        whole = ("d", gold[0]["start"], gold[-1]["end"])
+        f1 = [overlap_f1(("d", row["sentences"][i]["start"], row["sentences"][i]["end"]), whole) for i in order]
+        for k, values in best.items():
+            values.append(max(f1[:k]))
+    assert found["ha_f1@1"] == pytest.approx(100 * np.mean(best[1]))
+    assert found["ha_f1@5"] == pytest.approx(100 * np.mean(best[5]))
+
+
+def contracts(tmp_path: Path) -> tuple[Path, Path]:
+    texts = {
+        "one": "The cat sees a dog. A house likes the tree. Never a bird.",
+        "two": "Every bird finds a cat. The dog paints a house.",
+        "three": "The tree.",
+    }
+    documents = lines(tmp_path / "c.jsonl", [{"id": k, "text": t, "split": k} for k, t in texts.items()])
+    clauses = [("one", "Parties", ["dog"]), ("one", "a tree", ["A house likes the tree."]), ("two", "a tree", [])]
+    rows = [{"contract": c, "category": k, "spans": [{"text": t} for t in spans]} for c, k, spans in clauses]
+    return lines(tmp_path / "q.jsonl", rows), documents
+
+
+def test_clauses(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Every category of every contract, all predictions pooled, a threshold under each score."""
+    questions, documents = contracts(tmp_path)
+    ranking = read_ranking(questions, read(documents))
+    assert {(one.document, one.query, one.gold) for one in ranking.questions} == {
+        ("one", "Parties", ("dog",)),
+        ("one", "a tree", ("A house likes the tree.",)),
+        *((c, q, ()) for c in ("two", "three") for q in ("Parties", "a tree")),
+    }
+    found = scores(run, questions, tiny, "-d", documents)[tiny.name]
+    clauses, every = [], []
+    for one in ranking.questions:
+        (asked, *own) = vectors(tiny, [one.query, *(part.text for part in one.parts)])
+        values = (np.stack(own) @ asked).astype(float).tolist()
+        every += values
+        clauses.append(
+            Clause(one.gold, tuple(zip([p.text for p in one.parts], values, strict=True)), one.query == "Parties")
+        )
+    expected = cuad(clauses, [value - 1e-7 for value in sorted(every, reverse=True)])
+    assert len(every) < KEPT
+    assert found["aupr"] == pytest.approx(expected.aupr, abs=1e-6)
+    assert found["precision@80"] == pytest.approx(expected.precision_at_80, abs=1e-6)
+    few = run("retrieve", questions, tiny, "-d", documents, "--split", "one", "--limit", 1)
+    assert "2 questions, 2 with an answer" in few.stderr
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    questions, documents = contracts(tmp_path)
+    with pytest.raises(DataError, match="clauses are looked for in documents, and no documents given"):
+        read_ranking(questions)
+    with pytest.raises(DataError, match="none of 3 documents has split = 'test'"):
+        read_ranking(questions, read(documents), split="test")
+    with pytest.raises(DataError, match=r"A row has text; it should have question, section_path \(sections\); or"):
+        read_ranking(lines(tmp_path / "a.jsonl", [{"text": "x"}]))
+    rows = [{"question": "a", "sentences": [{"text": "b", "start": 4, "end": 4}]}]
+    with pytest.raises(DataError, match=r"b.jsonl:1: sentence 1 needs text, start and a later end"):
+        read_ranking(lines(tmp_path / "b.jsonl", rows))
+    with pytest.raises(DataError, match="none of 1 questions has an answer"):
+        read_ranking(lines(tmp_path / "d.jsonl", [{"question": "a", "sentences": []}]))
+    mixed = [{"question": "a", "sentences": []}, {"question": "a"}]
+    with pytest.raises(
+        DataError, match=r"e.jsonl:2: a row of sentences has question, sentences; this one has question"
+    ):
+        read_ranking(lines(tmp_path / "e.jsonl", mixed))
