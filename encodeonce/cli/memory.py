@@ -1,4 +1,4 @@
-"""`encodeonce memory train|build|add|remove|info|gc|plan`: a reader, and passages encoded once for it."""
+"""`encodeonce memory train|export|build|add|remove|info|gc|plan`: a reader, and passages encoded once for it."""
 
 import json
 from collections.abc import Callable
@@ -93,6 +93,28 @@ def train(config: Path, run: Path | None, dry_run: bool, whole: bool, changes: t
         return
     done = train_reader(chosen, run, whole=whole)
     click.echo(json.dumps(done.to_json()) if as_json else _trained_text(done, run))
+
+
+@memory.command()
+@run_argument
+@click.option(
+    "--output", "-o", required=True, type=click.Path(file_okay=False, path_type=Path), help="A folder for it."
+)
+@click.option("--encoder", "-e", help="Where the run's encoder is now.")
+def export(run: Path, output: Path, encoder: str | None) -> None:
+    """Write the encoder that RUN trained (design.memory = "finetuned", or everything live) as a checkpoint.
+
+    A reader of another task can then have its memory made by it: name it as `encoder`, and RUN as `start`.
+    """
+    from ..errors import ConfigError
+    from ..methods.lumen import export as write
+    from ..serve.reader_run import load_reader
+
+    if output.is_dir() and any(output.iterdir()):
+        raise ConfigError(f"{output} is not empty. Choose a new folder.")
+    held = load_reader(run, encoder)
+    write(held.method, held.encoder, output)
+    click.echo(f'encoder    {output}; next: a config with encoder = "{output}" and start = "{run}"')
 
 
 @memory.command()

@@ -100,6 +100,10 @@ class ReaderConfig(Section):
 
     encoder: EncoderName = Field(description="a folder, a hub name or quickstart")
     decoder: EncoderName | None = Field(default=None, description="checkpoint of a decoder; the encoder's own")
+    start: FileName | None = Field(
+        default=None,
+        description="a saved reader, cut alike, that training goes on from; never its memory",
+    )
     store: FileName = Field(default="states", description="folder of the training passages' views, one a cut")
     dtype: Literal["fp32", "fp16", "bf16", "int8"] | None = Field(
         default=None, description="type they are stored in; fp16, bf16 where the stream is not normed (T5)"

@@ -85,6 +85,7 @@ def search(
         "designs": [design.chosen() for design in designs],
         "settings": settings.to_json(),
         "form": config.form,
+        "start": config.start and Path(config.start).name,
         "asked": config.search.questions,
         "questions": _digest([*splits["train"], *splits["dev"]]),
         "encoder": encoder.spec().weights,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ from ..corpus.windows import question_windows, windows
 from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
-from ..methods.lumen import Design, Lumen, Plan, passage_document
+from ..methods.lumen import Design, Lumen, Plan, carry, passage_document
 from ..metrics.answers import AnswerScorer
 from ..retrieval.bm25 import BM25
 from ..retrieval.given import pool_of, with_passages
-from ..serve.reader_run import ReaderRun, save_reader
+from ..serve.reader_run import ReaderRun, load_reader, memory_of, save_reader
 from ..store import Store
 from ..train.evaluate import evaluate
 from ..train.fit import Fit, fit
@@ -82,6 +83,8 @@ class _Job:
         self.plans: list[Plan] = [design.plan(self.encoder) for design in self.designs]
         if len({(plan.first_position, plan.segment) for plan in self.plans}) > 1:
             raise ConfigError("the designs that are tried need one question_pieces: passages stand behind it.")
+        if config.start is not None:
+            memory_of(Path(config.start))
         self.form = config.form or ("fid" if self.encoder.family == "t5" else "plain")
         self.dtype = config.dtype or self.plans[0].dtype
         self.settings = Settings(**config.train.model_dump(exclude_none=True))
@@ -106,9 +109,17 @@ class _Job:
         return sorted({view for plan in self.plans for view in plan.stored})
 
     def method(self, design: Design) -> Lumen:
-        """Untrained."""
+        """Untrained, or as the reader that it starts from."""
         decoder = None if self.config.decoder is None else Pretrained(self.config.decoder).path
-        return Lumen.build(design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
+        method = Lumen.build(design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
+        if self.source is not None:
+            carry(self.source, method)
+        return method
+
+    @cached_property
+    def source(self) -> Lumen | None:
+        """The reader that training starts from."""
+        return None if self.config.start is None else load_reader(self.config.start).method
 
 
 def plan_reader(config: ReaderConfig) -> ReaderPlan:
@@ -156,6 +167,7 @@ def train_reader(config: ReaderConfig, folder: Path, *, whole: bool = False) -> 
         "settings": job.settings.to_json(),
         "examples": {split: len(own) for split, own in job.splits.items()},
         "passages_a_question": config.data.k,
+        "start": None if config.start is None else Path(config.start).name,
         "search": [asdict(trial) for trial in trials],
         "best": done.best,
         "steps": done.steps,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from encodeonce.cli.config import load
 from encodeonce.cli.memory_planning import _fusion
@@ -144,6 +145,45 @@ def test_a_search_that_cannot_be_says_why(run: Run, reader_config: Path) -> None
     assert "blocks" in wrong
     pieces = run(*asked, "--set", "search.designs=[{live=1},{live=1,question_pieces=9}]", code=1).stderr
     assert "need one question_pieces" in pieces
+
+
+def test_training_starts_from_another_reader(run: Run, reader_config: Path, tmp_path: Path) -> None:
+    """With rates too small to move a weight, a started reader stays what its start was; an unstarted one is not it."""
+    still = ["--set", "train.learning_rate=1e-12", "--set", "train.encoder_learning_rate=1e-12"]
+    run("memory", "train", reader_config, "-o", "source")
+    source = load_reader(tmp_path / "source").method.state_dict()
+    started = ["memory", "train", reader_config, "-o", "started", *still, "--set", f"start={tmp_path}/source"]
+    run(*started)
+    run("memory", "train", reader_config, "-o", "afresh", *still)
+    found = {name: load_reader(tmp_path / name) for name in ("started", "afresh")}
+    far = {
+        name: max(float((own - source[key]).abs().max()) for key, own in held.method.state_dict().items())
+        for name, held in found.items()
+    }
+    assert far["started"] < 1e-6
+    assert far["afresh"] > 1e-2
+    assert (found["started"].training["start"], found["afresh"].training["start"]) == ("source", None)
+    (tmp_path / "started" / "config.json").unlink()
+    other = run(*started[:-2], code=1).stderr
+    assert "was started differently" in other
+    unlike = run(*started, "--set", "design.live=2", code=1).stderr
+    assert "cannot start one cut at 0" in unlike
+    assert "is no saved run" in run(*started[:-1], f"start={tmp_path}", "--dry-run", code=1).stderr
+    assert "this memory was not trained" in run("memory", "export", "source", "-o", "no", code=1).stderr
+
+
+def test_a_trained_memory_encodes_the_passages_of_another_reader(run: Run, reader_config: Path, tmp_path: Path) -> None:
+    run("memory", "train", reader_config, "-o", "source", "--set", "design.memory=finetuned")
+    said = run("memory", "export", "source", "-o", "trained").stdout
+    assert 'encoder = "trained" and start = "source"' in said
+    assert "is not empty" in run("memory", "export", "source", "-o", "trained", code=1).stderr
+    changes = ["--set", f"encoder={tmp_path}/trained", "--set", f"start={tmp_path}/source", "--set", "store=again"]
+    done = json.loads(run("memory", "train", reader_config, "-o", "run", *changes, "--json").stdout)
+    assert done["encode"]["written"] > 0, "by the trained encoder, which no store knows"
+    name = "encoder.layer.0.output.dense.weight"
+    trained = load_reader(tmp_path / "source").method.parts["memory"].named_weights()[name]
+    own = load_reader(tmp_path / "run").encoder.stack().model.state_dict()[name]
+    assert torch.equal(own, trained)
 
 
 def test_cuts_near_the_papers() -> None:

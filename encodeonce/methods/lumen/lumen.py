@@ -61,6 +61,7 @@ class Lumen(nn.Module):
         super().__init__()
         self.design, self.plan, self.read_ahead, self.form, self.decoder = design, plan, read_ahead, form, decoder
         self.parts = parts
+        self.origin = ""  # SHA-256 of what was carried here from another reader
         for blocks in frozen.values():
             blocks.requires_grad_(False).eval()
         object.__setattr__(self, "_frozen", frozen)
@@ -110,9 +111,10 @@ class Lumen(nn.Module):
         return cls(design, plan, parts, frozen, read_ahead, form, decoder)
 
     def described(self) -> dict[str, Any]:
-        """Settings of the design that are not left as they are by default, and how passages are shown: two designs can
-        have the same weights by name and shape."""
-        return {"design": self.design.chosen(), "form": self.form}
+        """Settings of the design that are not left as they are by default, how passages are shown, and what training
+        starts from: none of this shows in the weights' names and shapes."""
+        start = {"start": self.origin} if self.origin else {}
+        return {"design": self.design.chosen(), "form": self.form, **start}
 
     def modules_of(self) -> dict[str, nn.Module]:
         """Everything that is trained, as one."""

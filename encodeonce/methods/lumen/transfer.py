@@ -1,5 +1,6 @@
 """From one task to another (de Jong et al. 2023, section 4.3): what was trained goes on, the memory stays or is new."""
 
+import hashlib
 from pathlib import Path
 
 from ...encoders.live import LiveBlocks
@@ -18,7 +19,8 @@ CARRIED = ("question", "live", "mix", "reader")
 def carry(source: Lumen, target: Lumen) -> None:
     """Start `target` from what `source` learned (L-09): question encoder, live blocks, mix and reader, never a memory.
 
-    ConfigError where the two are not cut alike, or not made of the same parts.
+    `target` then says so: a training of it that was stopped is not resumed from another start. ConfigError where the
+    two are not cut alike, or not made of the same parts.
     """
     if (source.plan.cut, source.plan.blocks) != (target.plan.cut, target.plan.blocks):
         raise ConfigError(
@@ -32,8 +34,13 @@ def carry(source: Lumen, target: Lumen) -> None:
             f"{target.design.reader} reader would start from them. Give both designs the same question_encoder, "
             "layers and reader."
         )
+    digest = hashlib.sha256()
     for name in learned:
-        target.parts[name].load_state_dict(source.parts[name].state_dict())
+        weights = source.parts[name].state_dict()
+        target.parts[name].load_state_dict(weights)
+        for key in sorted(weights):
+            digest.update(f"{name}/{key}".encode() + weights[key].detach().cpu().contiguous().numpy().tobytes())
+    target.origin = digest.hexdigest()
 
 
 def export(method: Lumen, encoder: Pretrained, folder: Path) -> None:
