@@ -18,9 +18,10 @@ from .examples import Examples, WordTable
 
 __all__ = ["PIECES", "Batch", "Choice", "collated"]
 
-PIECES = ("first", "last", "mean", "root+mean", "pieces", "document", "document-words")
+PIECES = ("first", "last", "mean", "root+mean", "pieces", "document", "document-words", "document-pieces")
 """What may stand for an item: a piece of each word or their mean; the same after the item's root, its first special
-piece; all rows as they are; or one row, the mean over all rows (spec A-11) or over those of words only."""
+piece; all rows as they are, of items with words or ("document-pieces") of any; or one row, the mean over all rows (spec
+A-11) or over those of words only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ def collated(
 def _choice(words: WordTable, packed: Packed, items: Int[np.ndarray, " B"], piece: str) -> Choice:
     starts, lengths = packed.starts, np.asarray(packed.lengths, dtype=np.int64)
     n_words, own = words.words_of_item[items], words.pieces_of_item[items]
-    if piece == "pieces":
+    if piece in ("pieces", "document-pieces"):
         word = words.word[_runs(words.row_ends, lengths, items)].astype(np.int64)
         return Choice(torch.arange(len(word)), None, Rows(packed.lengths, word))
     if piece == "document":

@@ -7,6 +7,7 @@ from ..errors import ConfigError
 
 if TYPE_CHECKING:
     from ..tasks import Task
+    from ..types import Document
 
 __all__ = ["answers_documents", "values_of", "written_as"]
 
@@ -36,7 +37,11 @@ def answers_documents(tasks: Sequence["Task"], kind: str, running_text: bool, pr
 
 
 def values_of(
-    answers: Sequence[Mapping[str, Any]], tasks: Sequence["Task"], kind: str, probabilities: bool
+    documents: Sequence["Document"],
+    answers: Sequence[Mapping[str, Any]],
+    tasks: Sequence["Task"],
+    kind: str,
+    probabilities: bool,
 ) -> dict[str, list[Any]]:
     """Column name -> a value a document, as a file of this kind holds it; null or "" where there is no answer.
 
@@ -48,11 +53,12 @@ def values_of(
         predictions = [pair and pair[0] for pair in given] if probabilities else given
         chances = [pair and pair[1] for pair in given] if probabilities else []
         if kind not in FLAT:
-            columns[column] = predictions
+            columns |= {name: list(values) for name, values in task.columns(documents, predictions).items()}
             if probabilities:
                 columns[f"{column}_probabilities"] = [one and _rounded(one) for one in chances]
             continue
-        columns[column] = [_cell(prediction, task) for prediction in predictions]
+        for name, values in task.columns(documents, predictions).items():
+            columns[name] = [_cell(value, task) for value in values]
         if probabilities:
             for label in task.labels:
                 columns[f"{column}:{label}"] = ["" if one is None else f"{one[label]:.6f}" for one in chances]
@@ -80,10 +86,11 @@ def _cell(prediction: Any, task: "Task") -> str:
     if not isinstance(prediction, tuple):
         return str(prediction)
     separator = str(getattr(task, "separator", "|"))
-    ambiguous = next((label for label in prediction if separator in label), None)
+    texts = [str(one) for one in prediction]
+    ambiguous = next((label for label in texts if separator in label), None)
     if ambiguous is not None:
         raise ConfigError(
             f"task {task.name!r}: the label {ambiguous!r} holds {separator!r}, which divides labels in a cell. Train "
             "with another separator, or write jsonl."
         )
-    return separator.join(prediction)
+    return separator.join(texts)

@@ -59,7 +59,7 @@ def predict(
     answers = predictor.predict(documents, probabilities=probabilities)
     target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
     if whole:
-        named, options = written_as(values_of(answers, tasks, kind, probabilities), kind, columns)
+        named, options = written_as(values_of(documents, answers, tasks, kind, probabilities), kind, columns)
         write(target, file, named, format=format, **options)
     elif running_text:
         values = filled(documents, answers, tasks)
@@ -75,7 +75,9 @@ def filled(
 ) -> dict[str, Sequence[Any]]:
     """Column name -> a value a document, mostly its labels. A predicted attribute replaces its value inside FEATS."""
     columns: dict[str, Sequence[Any]] = {}
-    found = [pair for task in tasks for pair in task.columns([answer[task.name] for answer in answers]).items()]
+    found = [
+        pair for task in tasks for pair in task.columns(documents, [answer[task.name] for answer in answers]).items()
+    ]
     for name, predicted in found:
         column, _, attribute = name.partition(":")
         if not attribute:

@@ -91,8 +91,8 @@ class Task(ABC):
     def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float | None]:
         """Scores by name, per cent; counts as they are; None where one is undefined."""
 
-    def columns(self, predicted: Sequence[Any]) -> dict[str, Sequence[Any]]:
-        """The columns of a file that predictions fill, one value an item; "feats:NAME" is an attribute of FEATS."""
+    def columns(self, documents: Sequence[Document], predicted: Sequence[Any]) -> dict[str, Sequence[Any]]:
+        """The columns of a file that predictions fill, one value a document; "feats:NAME" is an attribute of FEATS."""
         return {str(getattr(self, "column", self.name)): predicted}
 
     @abstractmethod

@@ -103,7 +103,7 @@ class Parsing(Task):
         """UAS and LAS, with punctuation and without it by three rules (`metrics.attachment`); LAS with it decides."""
         return attachment(gold, [Tree(*one) for one in predicted])  # a document without words is answered by ()
 
-    def columns(self, predicted: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+    def columns(self, documents: Sequence[Document], predicted: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
         """HEAD and DEPREL."""
         trees = [Tree(*one) for one in predicted]
         return {

@@ -118,7 +118,7 @@ class Relations(Task):
         scores[METRIC] = None if deciding == [None, None] else sum(value or 0.0 for value in deciding)
         return scores
 
-    def columns(self, predicted: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+    def columns(self, documents: Sequence[Document], predicted: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
         """Entities and relations as JSON, one list an item."""
         values = [Graph(*graph).to_json() for graph in predicted]
         return {name: [value[name] for value in values] for name in ("entities", "relations")}

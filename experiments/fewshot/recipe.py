@@ -19,7 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["DATA", "FILES", "TEN", "Recipe", "recipe_of"]
+__all__ = ["DATA", "FILES", "SQUAD", "TEN", "Recipe", "recipe_of"]
 
 SHARED = Path(os.environ.get("ENCODEONCE_SHARED", Path(__file__).parents[2] / ".." / "shared"))
 DATA, MASKED = SHARED / "data", SHARED / "models" / "minilm-mlm"
@@ -57,6 +57,8 @@ FILES = {
     },
 }
 """The 15 tasks. Of MNLI, SNLI, QNLI and QQP training texts are a sample; QQP is tested on a sample of its own."""
+SQUAD = Files("qa/xquad_en", "qa/squad_sample", "qa/squad_sample")
+"""Folders: 1,190 questions of SQuAD's dev part, and 4,330 of its training part with a part of their own in `split`."""
 TEN = ("sst2", "mr", "cr", "mpqa", "subj", "trec", "cola", "rte", "snli", "mrpc")
 """What is run where no tasks are named."""
 
@@ -141,11 +143,11 @@ def recipe_of(args: argparse.Namespace, groups: Mapping[str, Sequence[str]]) -> 
         values["methods"] = [name for word in args.methods for name in groups.get(word, [word])]
     if args.tasks:
         values["tasks"] = args.tasks.split(",")
-    other = [task for task in values.get("tasks", ()) if task not in FILES]
+    there = [*FILES, "squad"]
+    other = [task for task in values.get("tasks", ()) if task not in there]
     if other:
-        raise SystemExit(
-            f"task {other[0]!r} is not known. There is: {', '.join(FILES)}.{nearest(other[0], list(FILES))}"
-        )
+        near = nearest(other[0], there)
+        raise SystemExit(f"task {other[0]!r} is not known. There is: {', '.join(there)}.{near}")
     if args.seeds:
         values["seeds"] = [int(seed) for seed in args.seeds.split(",")]
     return Recipe(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

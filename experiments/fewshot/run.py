@@ -20,6 +20,7 @@ everywhere, whose effect no search hides), "all".
 
 Without `--tasks` ten of the 15 are run (`recipe.TEN`). With `--full` all training texts are learned from instead of
 16 a label, but for a tenth as dev (the paper's Table 7).
+"squad" is extractive question answering from 16 questions (its Table 11), by finetune and fused only.
 
 A configuration changes any field of `Recipe`: other checkpoints (T5 writes its labels), the optimiser, low-rank terms.
 `--dry-run` reads data, prompts and settings, counts cells and steps, checks label words and widths where the
@@ -37,7 +38,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import compress, product
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ from encodeonce.encoders.prompter import Prompter
 from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.integrations._fused import Neighbourhood
 from encodeonce.integrations._material import TextVectors, copies
+from encodeonce.integrations._tuned import fits_window
 from encodeonce.integrations.few_shot import FewShot
 from encodeonce.methods.fewshot import PROBES, Probe, generated, prompted
 from encodeonce.methods.fewshot.probe import RIDGES
@@ -133,15 +135,24 @@ def by_probe(cell: Cell, name: str, both: bool) -> list[str]:
     return [labels[index] for index in said(best, cell.test).argmax(1)]
 
 
-def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> list[str]:
-    """Fine-tuning with a classification head over the mean of all pieces."""
-    task = named("label", kind="classification").learn([*cell.train, *cell.dev] if both else cell.train)
+def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> list[Any]:
+    """Fine-tuning with a classification head over the mean of all pieces; of questions, with a head that finds the
+    answer, and those that are too long with their passage are left out of training and answered by nothing."""
+    shown = cell
+    if cell.task == "squad":
+        parts = {name: getattr(cell, name) for name in ("train", "dev", "test")}
+        fitting = {name: list(compress(own, fits_window(model, own))) for name, own in parts.items()}
+        shown = replace(cell, **fitting)
+    train = [*shown.train, *shown.dev] if both else shown.train
+    task = named("label", kind="answer_spans" if cell.task == "squad" else "classification").learn(train)
     spec = model.spec()
-    source = Cut(spec, model.cut(everyone(cell)))
+    source = Cut(spec, model.cut(everyone(shown)))
     tuning = Tuning("finetune", dropout=0.0, compute="bf16")
     method = Finetune.build(tuning, model, spec, [task], cell.seed, read_ahead=0)
     rates = {"learning_rate": cell.recipe.head_rate, "encoder_learning_rate": cell.recipe.encoder_rate}
-    return learned(cell, both, method, source, task, fusion, **rates)
+    answers = learned(shown, both, method, source, task, fusion, **rates)
+    by_key = {document.key: answer for document, answer in zip(shown.test, answers, strict=True)}
+    return [by_key.get(document.key, ()) for document in cell.test]
 
 
 def everyone(cell: Cell) -> list[Document]:
@@ -151,7 +162,7 @@ def everyone(cell: Cell) -> list[Document]:
 
 def learned(
     cell: Cell, both: bool, plain: Finetune, source: Source, task: Task, fusion: str, **rates: float
-) -> list[str]:
+) -> list[Any]:
     """Trained, and answers on test; with train alone, dev chooses the epoch, and the architecture of a fusion."""
     method, upper = plain, None
     if fusion:
@@ -245,7 +256,7 @@ def by_fewshot(cell: Cell) -> list[str]:
     return [str(one) for one in model.predict(shown(cell.test))]
 
 
-def method_of(name: str) -> Callable[[Cell], list[str]]:
+def method_of(name: str) -> Callable[[Cell], list[Any]]:
     base, _, part = name.partition("+")
     base, _, fusion = base.partition(".")
     both = part == "dev"
@@ -268,10 +279,13 @@ def cells(recipe: Recipe) -> Iterator[tuple[str, Cell, tuple[Any, ...]]]:
     for task in recipe.tasks:
         own = list(samples_of(task, recipe))
         for name, cell in product(recipe.methods, own):
-            prompts = re.split(r"[+.]", name)[0] in MASKED_METHODS
+            base = re.split(r"[+.]", name)[0]
+            if task == "squad" and base not in ("finetune", "fused"):
+                raise SystemExit(f"{name}: questions are answered by finetune and fused, with a head that finds spans.")
+            prompts = base in MASKED_METHODS
             encoder = Path(recipe.masked).name if prompts else recipe.encoder or "all-MiniLM-L6-v2"
             variant = recipe.variant(len(cell.unlabelled))
-            key = ("fewshot", task, task, encoder, name, variant, cell.seed, "test", known()[task].metric)
+            key = ("fewshot", task, task, encoder, name, variant, cell.seed, "test", metric_of(task))
             if key not in done:
                 yield name, cell, key
 
@@ -292,7 +306,7 @@ def rehearse(recipe: Recipe) -> None:
         settings = recipe.settings(cell.seed, n)
         counted.setdefault((name, cell.task), []).append(settings.num_train_epochs * -(-n // recipe.batch))
     if here[recipe.masked]:
-        for task in recipe.tasks:
+        for task in set(recipe.tasks) & set(known()):
             prompter_of(pretrained(recipe.masked), task)
     lines = [[name, task, str(len(own)), str(own[0])] for (name, task), own in counted.items()]
     print(aligned(["method", "task", "cells", "steps each"], lines))
@@ -301,17 +315,29 @@ def rehearse(recipe: Recipe) -> None:
     print(f"not here, so not checked: {', '.join(absent)}." if absent else "label words and widths fit.")
 
 
+def metric_of(task: str) -> str:
+    """The score that the task is published under."""
+    return "f1" if task == "squad" else known()[task].metric
+
+
+def score_of(cell: Cell, answers: list[Any]) -> float:
+    """Of answers on the test, in order."""
+    if cell.task == "squad":
+        task = named("answer_spans")
+        return float(task.score(task.gold(cell.test), answers)["f1"] or 0)
+    prompt = known()[cell.task]
+    return task_score([d.meta["label"] for d in cell.test], answers, prompt.metric, prompt.positive)
+
+
 def run(recipe: Recipe) -> None:
     for name, cell, key in cells(recipe):
         began, wall = time.process_time(), now()
-        prompt = known()[cell.task]
-        answers = method_of(name)(cell)
-        value = task_score([d.meta["label"] for d in cell.test], answers, prompt.metric, prompt.positive)
+        value = score_of(cell, method_of(name)(cell))
         row = ResultsRow(
             *key[:6],
             seed=cell.seed,
             split="test",
-            metric=prompt.metric,
+            metric=metric_of(cell.task),
             value=value,
             n=len(cell.test),
             started=wall,

@@ -14,6 +14,8 @@ from encodeonce.report.table import aligned
 __all__ = ["table"]
 
 
+TASKS = (*FILES, "squad")
+
 Found = dict[str, dict[str, dict[int, float]]]
 """Method -> task -> seed -> score."""
 
@@ -36,7 +38,7 @@ def table(path: Path) -> None:
 
 def one_setting(found: Found) -> None:
     """The tables of one setting."""
-    tasks = [task for task in FILES if any(task in own for own in found.values())]
+    tasks = [task for task in TASKS if any(task in own for own in found.values())]
     lines, averages = [], []
     for name, own in found.items():
         means = {t: spread(list(own[t].values())) for t in tasks if t in own}
@@ -100,7 +102,7 @@ def differences(
 
 def against(found: Found) -> None:
     own, probe, tuned = found["fewshot"], found["probe"], found["finetune"]
-    tasks = [t for t in FILES if t in own and t in probe and t in tuned]
+    tasks = [t for t in TASKS if t in own and t in probe and t in tuned]
     first, second = {}, {}
     for task in tasks:
         seeds = sorted(set(own[task]) & set(probe[task]) & set(tuned[task]))

@@ -204,3 +204,37 @@ def test_dev_is_held_out_or_given_but_not_both(run: Run, trained: Path, texts: P
     args = ("--set", f"data.dev={texts}/test.csv")
     wrong = run("train", trained / "config.toml", "-o", "other", *args, code=1).stderr
     assert "data.dev_fraction=0.2 takes dev out of train, and data.dev is set too" in wrong
+
+
+def test_answers_are_found_in_passages_and_written_as_they_stand_there(run: Run, tiny: Path, tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for name, n in (("train", 48), ("test", 12)):
+        rows = []
+        for _ in range(n):
+            words = rng.choices(["cat", "dog", "bird", "tree"], k=5)
+            words[rng.randrange(5)] = answer = rng.choice(["likes", "finds"])
+            passage = " ".join(words)
+            rows.append(
+                {"text": "a house", "pair": passage, "answers": [answer], "answer_starts": [passage.index(answer)]}
+            )
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "config.toml").write_text(
+        f'encoder = "{tiny}"\nstore = "states"\ntasks = ["answer_spans"]\nmethod = "linear"\n[data]\n'
+        'train = "train.jsonl"\ntest = "test.jsonl"\n[train]\nnum_train_epochs = 30\nlearning_rate = 0.02\n'
+    )
+    run("train", tmp_path / "config.toml", "-o", tmp_path / "run")
+    scores = json.loads(run("evaluate", tmp_path / "run", tmp_path / "test.jsonl", "--json").stdout)
+    assert {row["metric"]: row["value"] for row in scores}["exact_match"] >= 90
+    bare = [json.loads(line) for line in (tmp_path / "test.jsonl").read_text().splitlines()]
+    for row in bare:
+        row["gold"] = row.pop("answers"), row.pop("answer_starts")
+    (tmp_path / "bare.jsonl").write_text("".join(json.dumps(row) + "\n" for row in bare))
+    answers = [
+        json.loads(line) for line in run("predict", tmp_path / "run", tmp_path / "bare.jsonl").stdout.splitlines()
+    ]
+    assert all(
+        row["pair"][start:].startswith(answer)
+        for row in answers
+        for answer, start in zip(row["answers"], row["answer_starts"], strict=True)
+    )
+    assert sum([row["answers"], row["answer_starts"]] == row["gold"] for row in answers) >= 11

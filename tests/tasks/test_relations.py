@@ -127,7 +127,7 @@ def test_what_cannot_be_learned_is_named() -> None:
 
 def test_predictions_as_fields() -> None:
     task = named("relations").learn([document(GRAPH)])
-    assert task.columns([GRAPH, ()]) == {
+    assert task.columns([], [GRAPH, ()]) == {
         "entities": [GRAPH.to_json()["entities"], []],
         "relations": [GRAPH.to_json()["relations"], []],
     }
