@@ -172,7 +172,7 @@ def test_a_prompted_model_takes_the_vectors_at_its_gap(checkpoint: Callable[...,
         logits(over_rows, several)
 
 
-def test_hidden_queries_search_with_the_modules_input(small: World) -> None:
+def test_hidden_queries_search_with_the_modules_input(small: World, caplog: pytest.LogCaptureFixture) -> None:
     search = Search(small.corpus)
     fusing = Fusing(slots=["value"], blocks=[0], schemes=["add"], k=K, queries="hidden")
     method = refusion(small.plain(), fusing, WIDTH, search=search)
@@ -186,6 +186,10 @@ def test_hidden_queries_search_with_the_modules_input(small: World) -> None:
     changed = plain["value"].clone()
     changed[0] += torch.from_numpy(delta)
     torch.testing.assert_close(fused["context"], attended(plain, plain["key"], changed), atol=1e-5, rtol=1e-5)
+    caplog.set_level("INFO", logger="encodeonce")
+    method.loss(batch)
+    share = 100 * np.linalg.norm(delta) / float(plain["value"][0].norm())
+    assert f"fused vector to slot output, at the start: value 0: {share:.2g} %" in caplog.text
     with pytest.raises(ConfigError, match="go together"):
         refusion(small.plain(), fusing, WIDTH)
 

@@ -228,7 +228,8 @@ def test_settings_that_do_not_exist_are_refused_by_name() -> None:
         named("cola", piece="first")
     with pytest.raises(ConfigError, match=r"metric='acuracy' is not known.*Did you mean 'accuracy'"):
         named("cola", metric="acuracy")
-    with pytest.raises(ConfigError, match=r"kind='clasification' is not known. There is: answer_spans, chunking, classification"):
+    kinds = "answer_spans, chunking, classification"
+    with pytest.raises(ConfigError, match=f"kind='clasification' is not known. There is: {kinds}"):
         named("topic", kind="clasification")
     with pytest.raises(ConfigError, match=r"task 'cola': .*colour"):
         named("cola", colour="red")

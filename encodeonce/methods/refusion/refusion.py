@@ -82,7 +82,7 @@ class Refusion(Finetune):
 
     def losses(self, batch: Batch, names: Any) -> dict[str, Tensor]:
         """As `Multitask`; the ratios of the first batch are logged."""
-        if self._measured or self.fusion.fusing.queries == "hidden":
+        if self._measured:
             return super().losses(batch, names)
         self._measured = True
         with self._watched() as seen:
