@@ -89,7 +89,7 @@ def test_settings_that_do_not_exist_are_refused() -> None:
 
 def test_predictions_fill_two_columns() -> None:
     answers = [Tree((2, 0), ("nsubj", "root")), ()]
-    assert Parsing().columns(answers) == {"head": [("2", "0"), ()], "deprel": [("nsubj", "root"), ()]}
+    assert Parsing().columns([], answers) == {"head": [("2", "0"), ()], "deprel": [("nsubj", "root"), ()]}
 
 
 def treebank(n: int) -> tuple[list[Document], Encodings]:
