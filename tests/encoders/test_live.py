@@ -51,8 +51,8 @@ def test_all_blocks_from_piece_ids_equal_transformers(stack: Stack, ids: Tensor)
     everything = live(stack, list(range(stack.n_blocks)), final=True, embeddings=True)
     expected = views_of(stack, ids)
     entered = everything.enter(ids, LENGTHS)
-    torch.testing.assert_close(entered, expected[0], atol=2e-5, rtol=1e-5)
-    torch.testing.assert_close(everything(entered, LENGTHS), expected[-1], atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(entered, expected[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(everything(entered, LENGTHS), expected[-1], atol=1e-5, rtol=0)
 
 
 def test_more_pieces_than_one_window_enter_together(stack: Stack) -> None:
@@ -80,7 +80,7 @@ def test_chosen_rows_and_any_order_of_blocks(stack: Stack, ids: Tensor) -> None:
     rows = torch.tensor([3, 0, 20, 57])
     turned = live(stack, [1, 0])
     expected = live(stack, [0])(live(stack, [1])(states, LENGTHS), LENGTHS)
-    torch.testing.assert_close(turned(states, LENGTHS, rows), expected[rows], atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(turned(states, LENGTHS, rows), expected[rows], atol=1e-5, rtol=0)
 
 
 def test_gradients_equal_those_of_the_whole_model(stack: Stack, ids: Tensor) -> None:
