@@ -186,6 +186,14 @@ def tiny_model(family: str, vocab_size: int, masked: bool = False, **settings: A
     return model.eval()
 
 
+def close(found: Any, expected: Any, within: float = 1e-5) -> None:
+    """Hold views against views. `within` is for normed views, which reach 4 or so; rounding errors grow with the
+    numbers, T5's residual stream reaches 20, and which bits differ depends on the processor."""
+    found, expected = torch.as_tensor(found).detach(), torch.as_tensor(expected).detach()
+    widest = max(1.0, float(expected.abs().max()) / 4)
+    torch.testing.assert_close(found, expected, atol=within * widest, rtol=0)
+
+
 @pytest.fixture(scope="session")
 def tiny() -> SimpleNamespace:
     """The functions of this file, for tests that need a tokenizer or a model without a folder."""

@@ -15,6 +15,8 @@ from encodeonce.encoders.t5 import T5
 from encodeonce.errors import ConfigError, EncoderError
 from encodeonce.types import Document, Pieces
 
+from .conftest import close
+
 WORDS = ["the", "cat", "sat", "on", "the", "mat", ",", "running", "by", "a", "river", "bank", "."]
 
 
@@ -53,7 +55,7 @@ def test_NUM_2_vectors_do_not_depend_on_batch_mates(family: str, checkpoint: Cal
     for shown, budget in ((pieces, 60), (pieces[::-1], 200), (pieces[7:], 10)):
         for index, views in Pretrained(folder, batch_pieces=budget).encode(shown):
             same = next(i for i, cut in enumerate(pieces) if cut is shown[index])
-            np.testing.assert_allclose(views, alone[same], atol=1e-5)
+            close(views, alone[same])
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
@@ -70,7 +72,7 @@ def test_NUM_2_padding_on_either_side(family: str, left: bool, checkpoint: Calla
     first = stack.place(stack.lookup(padded), ranks(mask))
     alone = stack.run(stack.place(stack.lookup(short)), None)
     for view, expected in zip(stack.run(first, mask), alone, strict=True):
-        torch.testing.assert_close(view[0, rows], expected[0], atol=1e-5, rtol=0)
+        close(view[0, rows], expected[0])
 
 
 def test_the_order_depends_on_the_lengths_alone(checkpoint: Callable[..., Path]) -> None:
@@ -105,12 +107,7 @@ def test_LONG_1_windows_equal_the_model_on_each_window(family: str, checkpoint: 
             output = model.stack().model(torch.tensor([ids]), output_hidden_states=True)
             expected = torch.stack(output.hidden_states)[:, 0].detach().numpy()
             shift = start - before
-            # T5's residual stream is some ten times wider than its normed views, and so are its rounding errors
-            np.testing.assert_allclose(
-                views[:, keep_start:keep_stop],
-                expected[:, keep_start - shift : keep_stop - shift],
-                atol=1e-6 * max(10, float(np.abs(expected).max())),
-            )
+            close(views[:, keep_start:keep_stop], expected[:, keep_start - shift : keep_stop - shift])
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
@@ -187,7 +184,7 @@ def test_L10_items_behind_others_are_placed_and_marked_so(family: str, checkpoin
         if segment:
             options["token_type_ids"] = torch.ones_like(ids)
         hidden = late.stack().model(ids, output_hidden_states=True, **options).hidden_states
-        np.testing.assert_allclose(views, torch.stack(hidden)[:, 0].detach().numpy(), atol=1e-5)
+        close(views, torch.stack(hidden)[:, 0])
     own = Pretrained(checkpoint(family)).spec()
     assert own.differences(late.spec())[-1 - segment] == "first_position: 0 here, 9 there"
 

@@ -15,6 +15,8 @@ from encodeonce.errors import ConfigError, EncoderError
 from encodeonce.resolve import ROOT, resolve
 from encodeonce.types import Document, Encoder
 
+from .conftest import close
+
 FAMILIES = files.families()
 DOCUMENTS = [
     Document("1", ("the", "cat", "sat", "on", "the", "mat", ".")),
@@ -69,7 +71,7 @@ def test_right_padding_equals_transformers(stack: Stack, ids: Tensor) -> None:
     mask[1, 6:] = False
     padded = torch.where(mask, ids, padding)
     expected = torch.stack(stack.model(padded, attention_mask=mask.long(), output_hidden_states=True).hidden_states)
-    torch.testing.assert_close(through(stack, padded, mask)[:, mask], expected[:, mask], atol=2e-6, rtol=0)
+    close(through(stack, padded, mask)[:, mask], expected[:, mask], within=2e-6)
 
 
 def test_every_cut_equals_the_whole_run_bit_for_bit(stack: Stack, ids: Tensor) -> None:
@@ -92,7 +94,7 @@ def test_L03_L04_padding_anywhere_is_invisible(stack: Stack, ids: Tensor) -> Non
         mask[0, where] = False
         padded = torch.full((1, 10), 29)
         padded[mask] = short[0]
-        torch.testing.assert_close(through(stack, padded, mask)[:, mask], alone[:, 0], atol=3e-6, rtol=0)
+        close(through(stack, padded, mask)[:, mask], alone[:, 0], within=3e-6)
 
 
 def test_pairwise_mask_keeps_two_items_of_one_row_apart(stack: Stack, ids: Tensor) -> None:
@@ -101,8 +103,8 @@ def test_pairwise_mask_keeps_two_items_of_one_row_apart(stack: Stack, ids: Tenso
     positions = torch.cat([torch.arange(4), torch.arange(5)])[None]
     first = stack.place(stack.lookup(torch.cat([left, right], 1)), positions)
     both = torch.stack([first, *stack.run(first, pairs, positions=positions)])
-    torch.testing.assert_close(both[:, :, :4], through(stack, left), atol=3e-6, rtol=0)
-    torch.testing.assert_close(both[:, :, 4:], through(stack, right), atol=3e-6, rtol=0)
+    close(both[:, :, :4], through(stack, left), within=3e-6)
+    close(both[:, :, 4:], through(stack, right), within=3e-6)
 
 
 def test_pairwise_mask_of_the_same_keys_equals_the_plain_one(stack: Stack, ids: Tensor) -> None:
@@ -112,7 +114,7 @@ def test_pairwise_mask_of_the_same_keys_equals_the_plain_one(stack: Stack, ids: 
     pairs = mask[:, None].expand(2, 11, 11) & mask[:, :, None]  # rows of padding read nothing
     for plain, paired in zip(stack.run(first, mask), stack.run(first, pairs), strict=True):
         assert paired.isfinite().all()
-        torch.testing.assert_close(plain[mask], paired[mask], atol=3e-6, rtol=0)
+        close(plain[mask], paired[mask], within=3e-6)
 
 
 def test_identity_edit_changes_no_bit_and_leaves_no_hook(stack: Stack, ids: Tensor) -> None:
@@ -196,7 +198,7 @@ def test_encode_equals_one_plain_forward_a_sentence(family: str, checkpoint: Cal
         expected = torch.stack(model.stack().model(ids, output_hidden_states=True).hidden_states)[:, 0]
         assert views[index].dtype == np.float32
         assert views[index].shape == expected.shape
-        np.testing.assert_allclose(views[index], expected.detach(), atol=1e-5)
+        close(views[index], expected)
 
 
 def test_deberta_with_a_convolution(checkpoint: Callable[..., Path]) -> None:
@@ -205,9 +207,7 @@ def test_deberta_with_a_convolution(checkpoint: Callable[..., Path]) -> None:
     assert torch.equal(through(stack, ids), torch.stack(stack.model(ids, output_hidden_states=True).hidden_states))
     mask = torch.ones(2, 9, dtype=torch.bool)
     mask[0, [0, 3, 4]] = False
-    torch.testing.assert_close(
-        through(stack, ids, mask)[:, 0, mask[0]], through(stack, ids[:1, mask[0]])[:, 0], atol=3e-6, rtol=0
-    )
+    close(through(stack, ids, mask)[:, 0, mask[0]], through(stack, ids[:1, mask[0]])[:, 0], within=3e-6)
 
 
 @pytest.mark.parametrize("settings", [{"feed_forward_proj": "relu"}, {"num_layers": 1}])

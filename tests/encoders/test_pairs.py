@@ -18,6 +18,8 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError, EncoderError
 from encodeonce.types import Document, item_key
 
+from .conftest import close
+
 PAIRS = [("the cat sat", "on a mat"), ("x", "the river bank"), ("running", "a"), ("by the bank ,", "rents x y z")]
 SINGLE = "the cat sat on the mat"
 
@@ -51,7 +53,7 @@ def test_pieces_and_every_view_equal_transformers(family: str, checkpoint: Calla
         if cut.segments is not None:
             assert cut.segments.tolist() == encoding["token_type_ids"][0].tolist()
         expected = torch.stack(stack.model(**encoding, output_hidden_states=True).hidden_states)[:, 0].detach()
-        np.testing.assert_allclose(states, expected, atol=1e-5)
+        close(states, expected)
         segments = None if cut.segments is None else torch.from_numpy(cut.segments).long()[None]
         first = stack.place(stack.lookup(encoding["input_ids"]), segments=segments)
         assert torch.equal(torch.stack([first, *stack.run(first, None)])[:, 0], expected)
@@ -63,7 +65,7 @@ def test_a_pair_enters_trained_embeddings_with_its_segments(family: str, checkpo
     packed = Cut(model.spec(), pieces).batch(np.array([4, 1, 0]))
     entered = LiveBlocks(model.stack(), [0], embeddings=True).eval().enter(packed.ids, packed.lengths, packed.segments)
     views = dict(model.encode(pieces))
-    np.testing.assert_allclose(entered.detach(), np.concatenate([views[i][0] for i in (4, 1, 0)]), atol=1e-5)
+    close(entered, np.concatenate([views[i][0] for i in (4, 1, 0)]))
     assert (packed.segments is None) == all(cut.segments is None for cut in pieces)
 
 
@@ -92,7 +94,7 @@ def test_segments_matter_where_the_model_has_a_table_of_them(name: str, checkpoi
     (without,) = (views for _, views in model.encode([replace(cut, segments=None)]))
     encoding = own(tokenizer, *PAIRS[0])
     expected = stack.model(**encoding, output_hidden_states=True).hidden_states[-1][0].detach()
-    np.testing.assert_allclose(states[-1], expected, atol=1e-5)
+    close(states[-1], expected)
     assert np.abs(states[-1] - without[-1]).max() > 1e-2
 
 

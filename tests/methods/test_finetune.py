@@ -21,6 +21,8 @@ from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
 from encodeonce.types import Document, Encoding
 
+from ..encoders.conftest import close
+
 FAMILIES = ["bert", "deberta_v2", "gpt2", "modernbert", "t5"]
 WORDS = ("the", "cat", "sat", "on", "mat", "river", "banks", "running", "naive", "cafe", "x", "y")
 SETTINGS = Settings(
@@ -96,7 +98,7 @@ def test_every_depth_starts_as_the_frozen_encoder(any_corpus: Corpus) -> None:
     for live in range(total + 1):
         method = any_corpus.build(Tuning("finetune", live=live))
         assert method.layers == (() if live == total else (total - live,))
-        torch.testing.assert_close(vectors(method, any_corpus.batch(method)), expected, atol=2e-5, rtol=2e-5)
+        close(vectors(method, any_corpus.batch(method)), expected, within=2e-5)
 
 
 def test_CA17_lora_starts_as_the_frozen_encoder(any_corpus: Corpus) -> None:
@@ -104,7 +106,7 @@ def test_CA17_lora_starts_as_the_frozen_encoder(any_corpus: Corpus) -> None:
     method = any_corpus.build(Tuning("lora"))
     assert method.layers == (0,)
     expected = last_view(any_corpus)
-    torch.testing.assert_close(vectors(method, any_corpus.batch(method)), expected, atol=2e-5, rtol=2e-5)
+    close(vectors(method, any_corpus.batch(method)), expected, within=2e-5)
 
 
 @pytest.mark.parametrize("residual", [True, False])
@@ -116,7 +118,7 @@ def test_live_mix_is_the_block_over_the_mix_plus_the_mix(any_corpus: Corpus, res
     items = mean.split(batch.packed.lengths)
     expected = torch.cat([stack.block(1, x, context_of(stack, x))[0] for x in (item[None] for item in items)])
     expected = expected + mean if residual else expected
-    torch.testing.assert_close(vectors(method, batch), expected, atol=2e-5, rtol=2e-5)
+    close(vectors(method, batch), expected, within=2e-5)
     weights = method.part("upos").adapter.layer_weights(batch.packed)
     torch.testing.assert_close(weights, torch.full_like(weights, 1 / len(method.layers)))
 
