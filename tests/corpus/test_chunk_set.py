@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from encodeonce.corpus import read
@@ -125,6 +125,7 @@ def trees(draw: some.DrawFn) -> tuple[list[int], list[str], list[str]]:
     return heads, draw(deprels), draw(upos)
 
 
+@settings(max_examples=200, deadline=None)
 @given(tree=trees())
 def test_chunks_lie_apart_and_below_one_word_in_any_tree(chunks: Any, tree: Any) -> None:
     heads, deprels, upos = tree
