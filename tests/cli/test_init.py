@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 from encodeonce.cli.config import AdapterSection, FinetuneSection, TrainSection, load
 from encodeonce.cli.contenders import NAMES, contender
@@ -52,6 +53,17 @@ def test_the_config_trains_at_once(run: Run, corpus: Path, tiny: Path) -> None:
     files = [arg for split in ("train", "dev", "test") for arg in (f"--{split}", corpus / f"{split}.conllu")]
     run("init", "linear", "--task", "upos", *files, "--encoder", tiny)
     assert "upos" in run("train", "config.toml", "-o", "run", "--set", "train.num_train_epochs=1").stdout
+
+
+def test_a_name_given_in_full_stays_and_a_relative_one_starts_at_the_config(
+    run: Run, corpus: Path, tiny: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.conllu").write_bytes((corpus / "train.conllu").read_bytes())
+    files = ("--train", "train.conllu", "--dev", corpus / "dev.conllu")
+    run("init", "linear", "--task", "upos", *files, "--encoder", tiny.resolve(), "-o", "new/c.toml")
+    written = tomllib.loads(Path("new/c.toml").read_text(encoding="utf-8"))
+    assert written["encoder"] == str(tiny.resolve())
+    assert written["data"] == {"train": "../train.conllu", "dev": str(corpus / "dev.conllu")}
 
 
 def test_a_file_that_is_there_stays(run: Run, corpus: Path, tmp_path: Path) -> None:
