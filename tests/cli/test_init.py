@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
 
 from encodeonce.cli.config import AdapterSection, FinetuneSection, TrainSection, load
 from encodeonce.cli.contenders import NAMES, contender
@@ -61,9 +60,9 @@ def test_a_name_given_in_full_stays_and_a_relative_one_starts_at_the_config(
     (tmp_path / "train.conllu").write_bytes((corpus / "train.conllu").read_bytes())
     files = ("--train", "train.conllu", "--dev", corpus / "dev.conllu")
     run("init", "linear", "--task", "upos", *files, "--encoder", tiny.resolve(), "-o", "new/c.toml")
-    written = tomllib.loads(Path("new/c.toml").read_text(encoding="utf-8"))
-    assert written["encoder"] == str(tiny.resolve())
-    assert written["data"] == {"train": "../train.conllu", "dev": str(corpus / "dev.conllu")}
+    text = Path("new/c.toml").read_text(encoding="utf-8")
+    for line in (f'encoder = "{tiny.resolve()}"', 'train = "../train.conllu"', f'dev = "{corpus / "dev.conllu"}"'):
+        assert f"\n{line}" in text
 
 
 def test_a_file_that_is_there_stays(run: Run, corpus: Path, tmp_path: Path) -> None:
