@@ -116,6 +116,24 @@ def test_A17_the_frozen_stack_is_untouched(stack: Stack, ids: Tensor) -> None:
     assert all(parameter.grad is None for parameter in stack.parameters())
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm_roberta", "electra"])
+def test_a_block_in_training_is_transformers_own_bit_for_bit(name: str, checkpoint: Callable[..., Path]) -> None:
+    """Dropouts, mask and gradients included."""
+    live = LiveBlocks(Pretrained(checkpoint(name)).stack(), [0]).train()
+    stack, states = live.stack, torch.randn(2, 7, live.width)
+    mask = torch.ones(2, 7, dtype=torch.bool)
+    mask[1, 5:] = False
+    context = stack.context(states, mask, torch.arange(7)[None])
+    found = []
+    for run in (lambda: stack.block(0, states, context), lambda: stack.blocks[0](states, **context)):
+        live.zero_grad()
+        torch.manual_seed(5)
+        out = run()
+        out.square().sum().backward()
+        found.append([out, *(weight.grad for weight in live.parameters())])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+
+
 def test_train_mode_drops_and_eval_mode_does_not(stack: Stack, family: str) -> None:
     blocks, states = LiveBlocks(stack, [1]), torch.randn(sum(LENGTHS), stack.width)
     alike = torch.equal(blocks(states, LENGTHS), blocks(states, LENGTHS))
