@@ -1,12 +1,12 @@
 """What retrieval fusion costs: forward passes, retrieval, training steps; against plain and concatenation.
 
-    python benchmarks/fusion.py [--folder MODEL] [--rows 100000] [--k 64] [--rounds 7] [--parts forward_1] [--out FILE]
+    python benchmarks/fusion.py [--folder MODEL] [--rows 100000] [--k 64] [--compute bf16] [--rounds 7] [--out FILE]
 
 The model is trained blocks over piece ids with a two-class head over the mean vector; texts are sentences of 20 to 30
 words of the manual that every Python carries (mean pieces are printed); the corpus is made of `rows` random vectors of
-the model's width; keys and values of all blocks are fused. One thread, fp32. Candidates take turns, figures are the
-least CPU milliseconds of all rounds. FLOPs are of one text, by `costs` (`tests/methods/test_refusion_costs.py` holds
-the formulas to torch's counter), the head's and padding's left out.
+the model's width; keys and values of all blocks are fused. One thread. Candidates take turns, figures are the least
+CPU milliseconds of all rounds. What answers is settled (`Finetune.settle`). FLOPs are of one text, by `costs`
+(`tests/methods/test_refusion_costs.py` holds the formulas to torch's counter), the head's and padding's left out.
 
 forward    a batch of 32 and of 1, neighbours at hand: plain; each scheme; the integrator as it answers (argmax) and
            softly; concat8, the plain model over 8 other texts before each; of 1 also concat512, over as many as 512
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="default: the packaged MiniLM")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--k", type=int, default=64)
+    parser.add_argument("--compute", choices=["fp32", "bf16"], default="fp32", help="number type of matrix products")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--hnsw", action="store_true")
     parser.add_argument("--parts", nargs="*", default=[], help="names of JSON parts; default all")
@@ -83,10 +84,11 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     started = now()
-    bench = Bench(Pretrained(args.folder or packaged()), args.rows, args.k, args.hnsw)
+    bench = Bench(Pretrained(args.folder or packaged(), compute=args.compute), args.rows, args.k, args.hnsw)
     result: dict[str, Any] = {
         "rows": args.rows,
         "k": args.k,
+        "compute": args.compute,
         "pieces": {name: mean(map(len, cut)) for name, cut in bench.cut.items()},
         "of_one_text": {name: len(cut[0]) for name, cut in bench.cut.items()},
     }
@@ -133,7 +135,8 @@ class Bench:
         self.spec = model.spec()
 
     def plain(self) -> Finetune:
-        return Finetune.build(Tuning("finetune"), self.model, self.spec, [self.task], read_ahead=0)
+        tuning = Tuning("finetune", compute=self.model.compute)
+        return Finetune.build(tuning, self.model, self.spec, [self.task], read_ahead=0)
 
     def fused(self, fusing: Fusing, k: int | None = None) -> Refusion:
         method = refusion(self.plain(), Fusing(**{**fusing.to_json(), "k": k or self.k}), self.model.width)
@@ -219,8 +222,8 @@ class Bench:
             self.search.find(self.query(own), BEFORE)
             with_pieces(self.shown[shown][:n])
 
-        plain.eval()
-        fusion.eval()
+        plain.settle()
+        fusion.settle()
         found: Timed = {
             "plain": lambda: with_pieces(own),
             "fusion": lambda: with_fusion(self.search),
@@ -281,7 +284,7 @@ def filled(model: Pretrained, own: list[Document], others: list[str]) -> list[Do
 
 
 def forward(method: Finetune, batch: Batch) -> Callable[[], Any]:
-    method.eval()
+    method.settle()
 
     def run() -> None:
         with torch.no_grad():

@@ -134,6 +134,26 @@ def test_a_block_in_training_is_transformers_own_bit_for_bit(name: str, checkpoi
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
 
 
+@pytest.mark.parametrize(("compute", "within"), [("fp32", 2e-5), ("bf16", 0.05)])
+def test_settled_blocks_give_the_same_and_no_gradient(
+    compute: str, within: float, stack: Stack, ids: Tensor, family: str
+) -> None:
+    blocks = live(stack, list(range(stack.n_blocks)), final=True, embeddings=True, compute=compute)
+    names = {name: tensor.clone() for name, tensor in blocks.state_dict().items()}
+    states = blocks.enter(ids, LENGTHS).detach()
+    with torch.no_grad():
+        expected = LiveBlocks(stack, blocks.blocks, final=True).eval()(states, LENGTHS)
+        blocks.settle()
+        found = blocks(states, LENGTHS)
+        edited = blocks(states, LENGTHS, edits=lambda items: lambda block, slot, x, y: y)
+    assert (found - expected).norm() <= within * expected.norm()
+    assert torch.equal(edited, found)
+    assert blocks.state_dict().keys() == names.keys()
+    assert all(torch.equal(tensor, names[name]) for name, tensor in blocks.state_dict().items())
+    assert blocks.settled == (family != "gpt2")
+    assert blocks.settled != any(parameter.requires_grad for parameter in blocks.parameters())
+
+
 def test_train_mode_drops_and_eval_mode_does_not(stack: Stack, family: str) -> None:
     blocks, states = LiveBlocks(stack, [1]), torch.randn(sum(LENGTHS), stack.width)
     alike = torch.equal(blocks(states, LENGTHS), blocks(states, LENGTHS))
