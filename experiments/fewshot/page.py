@@ -4,7 +4,7 @@
 
 Times and FLOPs are those of `benchmarks/fusion.py` (the paper's Table 4 and Figure 1), scores those of rows.jsonl with
 the recipe's own settings. A method's score is the mean over all ten tasks and five seeds; one that lacks a cell has
-none, and is named. cost.png shows scores by FLOPs, as soon as there are two methods to show.
+none, and is named. cost.png shows scores by FLOPs, as soon as fusion or concatenation has any.
 """
 
 import json
@@ -73,7 +73,7 @@ def breakdown(found: Mapping[str, Any], n: int) -> list[list[str]]:
 
 
 def billions(flops: float) -> str:
-    return f"{flops / 1e9:.2f}"
+    return f"{flops / 1e9:.3f}"
 
 
 def numbers(found: Mapping[str, Any]) -> list[list[str]]:
@@ -98,7 +98,8 @@ def one_run(found: Mapping[str, Any]) -> list[str]:
     whole = {n: found[f"end_to_end_{n}"]["ms"] for n in (1, 32)}
     ratios = {n: own["concat8"] / own["fusion"] for n, own in whole.items()}
     return [
-        f"{found['machine']}, one thread, fp32, commit {found['commit']}; milliseconds of CPU, least of the rounds. "
+        f"{found['machine']}, one thread, {found.get('compute', 'fp32')}, commit {found['commit']}; milliseconds of "
+        "CPU, the least of the rounds. "
         f"MiniLM, keys and values of all blocks, {found['k']} of {found['rows']:,} vectors found exactly. "
         "Retrieval is the query's encoding and the search. FLOPs are of one text.",
         f"One text of {pieces['own']} pieces ({pieces['concat8']} with eight others before it, {pieces['concat512']} "
@@ -160,23 +161,24 @@ def against_costs(found: Mapping[str, Any]) -> list[str]:
     recipe = Recipe()
     own = settings_of(read_rows(HERE / "rows.jsonl")).get(setting(recipe.variant(0)), {})
     full, partial = scores(own, recipe.tasks, recipe.seeds)
-    costs = {name: cost_of(name, found) for name in shown_methods()}
-    points = {name: (cost / 1e9, full[name]) for name, cost in costs.items() if cost is not None and name in full}
+    shown = shown_methods()
+    costs = {name: cost_of(name, found) for name in shown if name in full}
+    points = {name: (cost / 1e9, full[name]) for name, cost in costs.items() if cost is not None}
     parts = [
         f"Mean score over {len(recipe.tasks)} tasks and {len(recipe.seeds)} seeds, 16 examples a label, beside the "
         "FLOPs of the one text's answer, retrieval included:",
         markdown(
             ["method", "GFLOPs", "mean score"],
-            [[f"`{name}`", f"{cost:.2f}", f"{score:.1f}"] for name, (cost, score) in points.items()],
+            [[f"`{name}`", f"{cost:.3f}", f"{score:.1f}"] for name, (cost, score) in points.items()],
         ),
     ]
-    if len({cost for cost, _ in points.values()}) > 1:
+    if any(name.startswith(("concat", "fused")) for name in points):
         draw(points, HERE / "cost.png")
         parts.append("```{image} ../experiments/fewshot/cost.png\n:alt: score by cost\n```")
-    absent = [name for name in costs if name not in full]
+    absent = [name for name in shown if name not in full]
     if absent:
         said = ", ".join(f"`{name}`" + (f" ({partial[name]})" if name in partial else "") for name in absent)
-        parts.append(f"Without all their cells, and so left out: {said}.")
+        parts.append(f"Without all their cells, and so left out: {said}.\n")
     return parts
 
 

@@ -34,6 +34,7 @@ Matthews for CoLA, F1 for MRPC); times are CPU seconds of one thread. Needs the 
 
 import argparse
 import json
+import logging
 import os
 import re
 import time
@@ -366,6 +367,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("encodeonce").setLevel(logging.INFO)  # what fusions and controls add, module by module
     torch.set_num_threads(1)
     recipe = recipe_of(args, GROUPS)
     if args.dry_run:
