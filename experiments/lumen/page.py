@@ -1,5 +1,5 @@
-"""The tables and the curve of this folder's rows: `python experiments/lumen/page.py` writes them into docs/methods/lumen.md,
-between its two marks, and curve.png.
+"""The tables and the curve of this folder's rows: `python experiments/lumen/page.py` writes curve.png, and the tables
+between the two marks of docs/methods/lumen.md.
 
 Means with standard deviations over seeds; "gap closed" is (LUMEN - memory) / (FiD - memory), of exact match. A step of
 the curve is the mean over seeds of the difference between two depths with the same seed, with its standard error.
