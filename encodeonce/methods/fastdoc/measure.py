@@ -27,6 +27,7 @@ __all__ = [
     "centred_share",
     "norms",
     "plain_means",
+    "still",
     "triplet_accuracy",
 ]
 
@@ -75,7 +76,7 @@ def by_sentences(method: FastDoc, source: Source, index: Int[np.ndarray, " N"], 
     blocks = method.blocks
     order = np.argsort(-np.asarray(source.rows(index)), kind="stable")
     found = np.empty((len(index), blocks.width), np.float32)
-    with _still(blocks):
+    with still(blocks):
         for at in range(0, len(order), size):
             chosen = order[at : at + size]
             batch = source.batch(index[chosen], dtype=torch.float32)
@@ -89,7 +90,7 @@ def by_pieces(blocks: LiveBlocks, windows: Sequence[Sequence[Window]], size: int
     flat = [(n, window) for n, own in enumerate(windows) for window in own]
     order = sorted(range(len(flat)), key=lambda i: -len(flat[i][1].ids))
     sums, counts = np.zeros((len(windows), blocks.width), np.float64), np.zeros(len(windows))
-    with _still(blocks):
+    with still(blocks):
         for at in range(0, len(order), size):
             chosen = [flat[i] for i in order[at : at + size]]
             lengths = tuple(len(window.ids) for _, window in chosen)
@@ -117,7 +118,7 @@ def centred_share(vectors: Vectors) -> float:
 
 
 @contextmanager
-def _still(blocks: LiveBlocks) -> Iterator[None]:
+def still(blocks: LiveBlocks) -> Iterator[None]:
     """Eval mode and no gradient inside, the mode of before after it."""
     before = blocks.training
     blocks.eval()
