@@ -312,7 +312,7 @@ def _scores(
         for name, one in by.items()
     ]
     keys = list(next(iter(next(iter(numbers.values())).values())))
-    _table([what, "documents", *keys, f"{side} than dissimilar"], lines)
+    _table([what, "of", *keys, f"{side} than dissimilar"], lines)
 
 
 def _pairs_said(n_pairs: int, n_documents: int) -> None:

@@ -27,7 +27,7 @@ from ..nn.segments import segment_means
 from ..types import Document
 from .steps import recorded
 
-__all__ = ["BASE", "Views", "agreements", "beside", "blocks_of", "changes", "name_of", "views_of"]
+__all__ = ["BASE", "Views", "agreements", "beside", "blocks_of", "changes", "name_of", "sentence_vectors", "views_of"]
 
 BASE = "base"
 """What the encoder is called that others were trained from."""
@@ -64,7 +64,7 @@ def views_of(
     """Of at most `limit` documents, from pieces, and from sentences where there is an encoder of these."""
     chosen = _documents(documents, limit)
     groups = tuple(" > ".join(path_of(document, field)[:1]) for document in chosen)
-    rows = _sentence_rows(chosen, sentence_encoder) if sentence_encoder else []
+    rows = sentence_vectors(sentence_encoder, [d.sentences for d in chosen]) if sentence_encoder else []
     vectors: dict[str, Vectors] = {}
     for name, one in beside(base, trained).items():
         vectors[f"{name}: pieces"] = by_pieces(blocks_of(one), _windows(one, chosen))
@@ -107,6 +107,14 @@ def blocks_of(one: Pretrained) -> LiveBlocks:
     return LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True).eval()
 
 
+def sentence_vectors(name: str, parts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    """Of each document the vectors of its sentences (or whatever its parts are), [S E]; equal ones are encoded once."""
+    source = Pooled(Pretrained(name))
+    cut = source.cut([Document(str(n), sentences=tuple(own)) for n, own in enumerate(parts)])
+    rows = {i: views[-1] for i, views in source.encode(cut)}
+    return [rows[i] for i in range(len(parts))]
+
+
 def _documents(documents: Sequence[Document], limit: int) -> list[Document]:
     """Those with sentences, at most `limit`, chosen by content."""
     cut = [document for document in with_sentences(documents) if document.sentences]
@@ -119,13 +127,6 @@ def _documents(documents: Sequence[Document], limit: int) -> list[Document]:
 def _windows(one: Pretrained, documents: Sequence[Document]) -> list[Any]:
     plain = [Document(document.id, text=" ".join(document.sentences)) for document in documents]
     return [windows_of([cut], [""]) for cut in one.cut(plain)]
-
-
-def _sentence_rows(documents: Sequence[Document], name: str) -> list[Float[np.ndarray, "S E"]]:
-    """Each document's sentence vectors."""
-    source = Pooled(Pretrained(name))
-    rows = {i: views[-1] for i, views in source.encode(source.cut(documents))}
-    return [rows[i] for i in range(len(documents))]
 
 
 def _by_sentences(blocks: LiveBlocks, rows: Sequence[np.ndarray]) -> Vectors:

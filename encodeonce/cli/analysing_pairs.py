@@ -1,25 +1,25 @@
 """The work behind `analyse paragraphs` and `analyse windows`: documents of one category, and of different ones.
 
-Axes: Q pairs   R rows of all texts   D width   C scores
+Axes: Q pairs   R rows of a document   D width
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from ..corpus.taxonomy import path_of
 from ..corpus.text import paragraphs, with_sentences
-from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError
 from ..methods.fastdoc.analysis import paragraph_similarity, window_length
 from ..methods.fastdoc.sampling import triplets
 from ..methods.fastdoc.similarity import SharedGroup
 from ..types import Document
-from .analysing import name_of
+from .analysing import name_of, sentence_vectors
 
 __all__ = [
     "CHANCE",
@@ -37,6 +37,8 @@ SIMILAR, DISSIMILAR = "similar", "dissimilar"
 CHANCE = "chance"
 """Of documents whose vectors are in no order."""
 
+Rows = Sequence[np.ndarray]
+"""Of every document [R D], R its own."""
 Scores = dict[str, dict[str, list[float]]]
 """What is compared -> kind of pair -> its scores."""
 
@@ -82,8 +84,8 @@ def paragraph_scores(encoders: Sequence[str], pairs: Pairs, unit: str) -> Scores
     parts = [_parts(document, unit) for document in pairs.documents]
     found = {}
     for name, encoder in zip(names, encoders, strict=True):
-        rows = _sentence_vectors(Pretrained(encoder), parts)
-        found[name] = pairs.scored(lambda a, b, rows=rows: paragraph_similarity(rows[a], rows[b]))
+        rows = sentence_vectors(encoder, parts)
+        found[name] = pairs.scored(partial(_nearest, rows))
     return found
 
 
@@ -111,11 +113,10 @@ def window_lengths(
     pairs = paired([document for document, _ in fit], field, levels, n, seed)
     table = model.stack().model.get_input_embeddings().weight.detach()
     by_piece = [table[torch.from_numpy(ids[d.key].astype(np.int64))].numpy() for d in pairs.documents]
-    by_sentence = _sentence_vectors(Pretrained(sentence_encoder or encoder), [d.sentences for d in pairs.documents])
+    by_sentence = sentence_vectors(sentence_encoder or encoder, [d.sentences for d in pairs.documents])
     found = {}
     for name, rows in (("pieces", by_piece), ("sentences", by_sentence)):
-        own = pairs.scored(lambda a, b, rows=rows: [window_length(rows[a], rows[b])])
-        chance = pairs.scored(lambda a, b, rows=rows: [_by_chance(len(rows[a]), len(rows[b]))])
+        own, chance = pairs.scored(partial(_apart, rows)), pairs.scored(partial(_by_chance, rows))
         found[name] = {**own, **{f"{CHANCE}, {kind}": values for kind, values in chance.items()}}
     return found, pairs
 
@@ -142,20 +143,21 @@ def above(by: dict[str, list[float]]) -> float:
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
 
 
-def _by_chance(n: int, m: int) -> float:
-    """Mean of 1 + |i - j| over all i and j."""
-    return float(np.mean(1 + np.abs(np.arange(n)[:, None] - np.arange(m)[None])))
+def _nearest(rows: Rows, one: int, other: int) -> list[float]:
+    return paragraph_similarity(rows[one], rows[other]).tolist()
+
+
+def _apart(rows: Rows, one: int, other: int) -> list[float]:
+    return [window_length(rows[one], rows[other])]
+
+
+def _by_chance(rows: Rows, one: int, other: int) -> list[float]:
+    """Mean of 1 + |i - j| over all places of both documents."""
+    places = np.arange(len(rows[one]))[:, None] - np.arange(len(rows[other]))[None]
+    return [float(np.mean(1 + np.abs(places)))]
 
 
 def _parts(document: Document, unit: str) -> tuple[str, ...]:
     if unit == "sentence" or not document.text:
         return document.sentences
     return tuple(document.text[start:stop] for start, stop in paragraphs(document.text))
-
-
-def _sentence_vectors(model: Pretrained, parts: Sequence[tuple[str, ...]]) -> list[Float[np.ndarray, "R D"]]:
-    """Of each document the vectors of its parts; equal parts are encoded once."""
-    source = Pooled(model)
-    cut = source.cut([Document(str(n), sentences=own) for n, own in enumerate(parts)])
-    rows = {i: views[-1] for i, views in source.encode(cut)}
-    return [rows[i] for i in range(len(parts))]

@@ -16,8 +16,8 @@ from .plots import COLOURS, INK, bare, new_figure, saved
 __all__ = ["changed", "distributions", "projected"]
 
 GREY = "#b8bdc4"
-BINS = 30
-ACROSS = 3
+BINS = (6, 30)
+"""Fewest and most; between, the square root of the number of values."""
 
 
 def changed(values: Mapping[str, Mapping[str, float]], path: Path, title: str = "Relative change of weights") -> Path:
@@ -32,6 +32,9 @@ def changed(values: Mapping[str, Mapping[str, float]], path: Path, title: str = 
         heights = [by[group] for group in groups if by.get(group)]
         axis.bar(places, heights, 0.88 * width, color=COLOURS[e % len(COLOURS)], label=encoder)
     axis.set_yscale("log")
+    moved = [r1 for by in values.values() for r1 in by.values() if r1]
+    if moved:
+        axis.set_ylim(10 ** np.floor(np.log10(min(moved))), 10 ** np.ceil(np.log10(max(moved))))
     axis.set_xticks(range(len(groups)), groups, fontsize=9)
     axis.set_ylabel("sum |W' - W| / sum |W|", fontsize=9, color=INK)
     _plain(axis)
@@ -53,7 +56,8 @@ def distributions(
     for axis, (panel, by) in zip(axes, panels.items(), strict=True):
         every = np.concatenate([np.asarray(values, np.float64) for values in by.values()])
         low, high = float(every.min()), float(every.max())
-        edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+        bins = int(np.clip(max(map(len, by.values())) ** 0.5, *BINS))
+        edges = np.linspace(low, high if high > low else low + 1, bins + 1)
         for name, values in by.items():
             colour = COLOURS[names.index(name) % len(COLOURS)]
             share = 100 * np.histogram(values, edges)[0] / len(values)
@@ -113,8 +117,8 @@ def _components(vectors: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarray, "N
 
 
 def _panels(n: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
-    """So many panels of this size in inches, three beside each other."""
-    across = min(ACROSS, n)
+    """So many panels of this size in inches, two or three beside each other."""
+    across = 2 if n in (2, 4) else min(3, n)
     down = -(-n // across)
     figure = new_figure((size[0] * across, size[1] * down + 0.7))
     grid = figure.subplots(down, across, squeeze=False).ravel().tolist()

@@ -42,7 +42,8 @@ def change(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[st
             sums[key] = sums.get(key, np.zeros(3)) + row
     if not sums:
         raise DataError(f"no weight matrix of {', '.join(GROUPS)} among {len(before)} tensors.")
-    return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in sums.items()}
+    ordered = [(key, sums[key]) for key in (*GROUPS, "all") if key in sums]
+    return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in ordered}
 
 
 def window_length(one: Float[np.ndarray, "S D"], two: Float[np.ndarray, "R D"]) -> float:
