@@ -181,7 +181,7 @@ def masking(
         from ..report.analyses import distributions
 
         panels = {"": {name: one.of_sentences for name, one in found.items()}}
-        title = "Effect of hiding other pieces, two encoders"
+        title = "Effect of hiding other pieces"
         _drawn(distributions(panels, output, "Spearman's correlation in a sentence", title, "sentences"))
     if as_json:
         click.echo(json.dumps({"longer_than_the_window": left_out, "pairs": rows}, indent=1))
@@ -232,7 +232,7 @@ def paragraphs(
     drawn = paired(read(documents, format=format, columns=columns), field, levels, pairs, seed)
     found = paragraph_scores(encoders, drawn, unit)
     _pairs_said(len(drawn), len(drawn.documents))
-    title = f"Cosine with the nearest {unit} of the other document"
+    title = f"Nearest {unit} of the other document"
     _scores(found, output, as_json, ("cosine", title, f"{unit}s"), "higher")
 
 

@@ -65,14 +65,14 @@ def distributions(
             axis.stairs(share, edges, color=colour, fill=True, alpha=0.12)
             axis.axvline(float(np.mean(values)), color=colour, linewidth=1, linestyle="--")
         axis.set_title(panel, loc="left", fontsize=10, color=INK)
-        axis.set_xlabel(what, fontsize=9, color=INK)
+        axis.set_xlabel(f"{what} (dashed: mean)", fontsize=9, color=INK)
         _plain(axis)
     axes[0].set_ylabel(f"% of {counted}", fontsize=9, color=INK)
     handles = {label: h for axis in axes for h, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(
         [*handles.values()], [*handles], loc="outside lower center", ncols=min(len(names), 4), frameon=False, fontsize=9
     )
-    figure.suptitle(f"{title} (dashed: means)", x=0.01, ha="left", fontsize=12, color=INK)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
     return saved(figure, path)
 
 
@@ -120,7 +120,7 @@ def _panels(n: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
     """So many panels of this size in inches, two or three beside each other."""
     across = 2 if n in (2, 4) else min(3, n)
     down = -(-n // across)
-    figure = new_figure((size[0] * across, size[1] * down + 0.7))
+    figure = new_figure((max(5.2, size[0] * across), size[1] * down + 0.7))
     grid = figure.subplots(down, across, squeeze=False).ravel().tolist()
     for axis in grid[n:]:
         axis.set_axis_off()
