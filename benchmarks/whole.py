@@ -5,7 +5,7 @@
 
 Measures the encoding pass (into the store, hashing and writing included) and a training step of each side in one run,
 and multiplies by the number of steps: figures are CPU seconds of one thread for one task. The encoder computes in
-fp32 unless --encoder-compute says otherwise (experiments/layer_adapters/run ewt-compute has the scores of a store made
+fp32 unless --encoder-compute says otherwise (experiments/layer_adapters/run states has the scores of a store made
 in bf16). The fine-tuning is the textbook's, fp32 and random padded batches, and the same with bf16 autocast and
 length buckets (`textbook.py`). Prints the parts as JSON, then one ratio: textbook fine-tuning to ours. `quality.py`
 trains to the end.

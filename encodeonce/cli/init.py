@@ -136,7 +136,7 @@ def _option(task: str) -> str:
 
 
 def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], encoder: str, output: Path) -> str:
-    """The config's text, with file names relative to the config's folder."""
+    """The config's text, with relative file names made relative to the config's folder."""
     from .config import toml_value
 
     def line(split: str) -> str:
@@ -165,6 +165,9 @@ def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], e
 
 
 def _relative(name: str, output: Path) -> str:
+    """As the config writes a file name: what was given in full stays so."""
+    if os.path.isabs(name):
+        return name
     try:
         return os.path.relpath(name, output.parent)
     except ValueError:  # another drive on Windows

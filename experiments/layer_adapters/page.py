@@ -124,7 +124,7 @@ def otherwise(base_folder: str, folder: str, title: str, names: tuple[str, str])
         f"## {title}",
         markdown(["task", "method", *names, "difference", "p (Welch)"], lines),
         f"Bytes on disk, {names[1]} to {names[0]}: {ratio:.3f}.",
-        made(rows) if base_folder == "ewt" else made([*base, *rows]),
+        made([*base, *rows]),
     ]
 
 
@@ -398,7 +398,7 @@ def main() -> None:
         parts += section(folder, title, paper)
     parts += [
         *curve(),
-        *otherwise("ewt", "ewt-int8", "int8 against fp16 storage", ("fp16", "int8")),
+        *otherwise("ewt-fp32", "ewt-int8", "int8 against fp16 storage", ("fp16", "int8")),
         *otherwise("ewt-fp32", "ewt-bf16", "An encoder that computes in bf16 against one in fp32", ("fp32", "bf16")),
         *speed(),
     ]

@@ -104,28 +104,58 @@ def test_a_real_run_needs_a_place(run: Run, corpus: Path, tmp_path: Path) -> Non
     assert "--output" in run("train", config_of(tmp_path, tmp_path, corpus), code=2).stderr
 
 
-PAPER = sorted((Path(__file__).parents[2] / "experiments" / "structures" / "paper").glob("*.toml"))
-
+PAPER = Path(__file__).parents[2] / "experiments" / "structures" / "paper"
+FAMILIES = {"bert": "BertConfig", "roberta": "RobertaConfig", "gpt2": "GPT2Config"}
+CELLS = [
+    *((task, family) for task in ("conll", "ud") for family in FAMILIES),
+    *((task, family) for task in ("parsing", "webnlg") for family in ("bert", "roberta")),
+    *((task, "bert") for task in ("cola", "mrpc", "rte", "sst2", "stsb")),
+]
+"""The paper's Tables 1 and 2 and Figure 3: task, family of its encoders."""
 
 TREE = "1\tcats\tcat\tNOUN\tN\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\tV\t_\t0\troot\t_\t_\n\n"
+ROWS = "-DOCSTART- -X- -X- O\n\nJapan NNP I-NP I-LOC\nsleeps VBZ I-VP O\n\n"
 
 
-@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
-def test_the_papers_configs_are_whole(run: Run, shared: Path, path: Path, tmp_path: Path) -> None:
-    """Trained on what they score, as this is small, or on one tree; the encoder of a family by its config.json."""
+@pytest.mark.parametrize(("task", "family"), CELLS)
+def test_the_papers_configs_are_whole(run: Run, shared: Path, task: str, family: str, tmp_path: Path) -> None:
+    """Trained on what they score, as this is small, or on one sentence; the encoder of a family by its config.json."""
     import transformers
 
-    family = "GPT2Config" if "gpt2" in path.stem else "RobertaConfig" if "roberta" in path.stem else "BertConfig"
-    getattr(transformers, family)().save_pretrained(tmp_path / "encoder")
+    path = PAPER / f"{task}.toml"
+    getattr(transformers, FAMILIES[family])().save_pretrained(tmp_path / "encoder")
     config = load(path)
-    assert config.encoder in {"bert-large-cased", "roberta-large", "gpt2", "gpt2-medium", "gpt2-large"}
-    assert all(Path(name).is_file() for split in ("train", "dev", "test") for name in getattr(config.data, split))
+    assert config.encoder == "bert-large-cased"
+    if task != "conll":  # it may not be passed on
+        assert all(Path(name).is_file() for split in ("train", "dev", "test") for name in getattr(config.data, split))
     changes = [f"encoder={tmp_path / 'encoder'}", f"data.train={Path(config.data.test[0]).resolve()}"]
-    if path.stem.startswith(("ud", "parsing")):
-        (tmp_path / "tree.conllu").write_text(TREE)
-        changes += [f"data.{split}={tmp_path}/tree.conllu" for split in ("train", "dev", "test")]
+    if task in ("conll", "ud", "parsing"):
+        small = tmp_path / ("rows.conll" if task == "conll" else "tree.conllu")
+        small.write_text(ROWS if task == "conll" else TREE)
+        changes += [f"data.{split}={small}" for split in ("train", "dev", "test")]
     settings = [part for change in changes for part in ("--set", change)]
     found = json.loads(run("train", path, "--dry-run", "--json", *settings).stdout)
     assert found["steps"] == config.train.num_train_epochs * found["batches_per_epoch"] > 0
     assert (found["method"], set(found["labels"])) == ("adapted", set(config.tasks))
     assert len(found["layers"]) == 13
+
+
+def test_the_papers_methods_are_its_own() -> None:
+    """Low-rank terms for Lora alone (A-09), whole blocks for Finetune at one rate with the rest (A-14), every rate of
+    A11 tried."""
+    assert {path.stem for path in PAPER.glob("*.toml")} == {task for task, _ in CELLS}
+    for task, _ in CELLS:
+        config = load(PAPER / f"{task}.toml")
+        lora, whole = (contender(config, name) for name in ("lora", "finetune"))
+        assert isinstance(lora.settings(), Tuning)
+        assert isinstance(whole.settings(), Tuning)
+        assert (lora.settings().rank, lora.settings().lora_alpha, whole.settings().rank) == (8, 16.0, 0)
+        assert whole.training(config).encoder_learning_rate == 0
+        small, large = {"parsing": ((), ()), "cola": ((1e-4, 3e-4, 7e-4), (1e-5, 2e-5, 3e-5))}.get(
+            "cola" if config.tasks[0] in ("cola", "mrpc", "rte", "sst2", "stsb") else task, ((1e-5, 1e-4, 1e-3),) * 2
+        )
+        for one in (*(contender(config, n) for n in ("frozen", "linear", "fusion", "agg_tailor", "adapted")), lora):
+            assert tuple(one.grid.get("learning_rate", ())) == small
+        assert tuple(whole.grid.get("learning_rate", ())) == large
+        if task == "parsing":
+            assert whole.training(config).learning_rate == lora.training(config).learning_rate == 2e-3

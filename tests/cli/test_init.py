@@ -54,6 +54,17 @@ def test_the_config_trains_at_once(run: Run, corpus: Path, tiny: Path) -> None:
     assert "upos" in run("train", "config.toml", "-o", "run", "--set", "train.num_train_epochs=1").stdout
 
 
+def test_a_name_given_in_full_stays_and_a_relative_one_starts_at_the_config(
+    run: Run, corpus: Path, tiny: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.conllu").write_bytes((corpus / "train.conllu").read_bytes())
+    files = ("--train", "train.conllu", "--dev", corpus / "dev.conllu")
+    run("init", "linear", "--task", "upos", *files, "--encoder", tiny.resolve(), "-o", "new/c.toml")
+    text = Path("new/c.toml").read_text(encoding="utf-8")
+    for line in (f'encoder = "{tiny.resolve()}"', 'train = "../train.conllu"', f'dev = "{corpus / "dev.conllu"}"'):
+        assert f"\n{line}" in text
+
+
 def test_a_file_that_is_there_stays(run: Run, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("mine")
     args = ("init", "linear", "--task", "upos", "--train", corpus / "train.conllu")
