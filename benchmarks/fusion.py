@@ -39,7 +39,7 @@ from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.methods.refusion import Fusing, Near, Refusion, Retrieved, refusion
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Search
 from encodeonce.tasks import named
 from encodeonce.types import Document
@@ -79,7 +79,7 @@ def main() -> None:
             "ms": {key: round(value, 3) for key, value in least.items()},
             "to_plain": {key: round(value / least["plain"], 3) for key, value in least.items()},
         }
-    result |= {"started": started, **surroundings()}
+    result |= provenance(started)
     print(json.dumps(result, indent=2))
     if args.out:
         args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
