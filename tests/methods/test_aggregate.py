@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +10,17 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from encodeonce.batching import Encodings
+from encodeonce.encoders import checkpoint as files
+from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError
 from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
+from encodeonce.store import Store
 from encodeonce.tasks import named
+from encodeonce.train.fit import fit
+from encodeonce.train.settings import Settings
 from encodeonce.types import Document
+
+from ..encoders.conftest import close
 
 Corpus = Callable[..., tuple[list[Document], Encodings]]
 SMALL = {"key_width": 4, "n_heads": 2, "dropout": 0.0}
@@ -133,3 +141,58 @@ def test_what_cannot_be_built_is_refused_by_name(make_corpus: Corpus) -> None:
         Aggregate.build(Variant(), memory.spec, [task, task])
     with pytest.raises(ConfigError, match=r"task 'upos' has no labels yet: task = task.learn"):
         Aggregate.build(Variant(), memory.spec, [named("upos")])
+
+
+SENTENCES = ("the cat sat on the mat", "running by the river bank , a naive cafe .", "x", "rents and co op x y z")
+
+
+def sentences() -> list[Document]:
+    cut = [text.split() for text in SENTENCES]
+    columns = [{"upos": tuple(str(len(word) % 3) for word in words)} for words in cut]
+    return [Document(str(i), tuple(w), columns=c) for i, (w, c) in enumerate(zip(cut, columns, strict=True))]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_CA14_the_encoder_under_a_piped_method_is_never_touched(
+    name: str, checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Neither a gradient nor a bit, though its weights ask for gradients; case TRAIN-1 asks the same."""
+    model, documents = Pretrained(checkpoint("bert")), sentences()
+    store = Store.open(tmp_path, model.spec(dtype="fp32"))
+    store.fill(documents, model)
+    stack = model.stack().requires_grad_(True)
+    before = {key: tensor.clone() for key, tensor in stack.state_dict().items()}
+    task = named("upos").learn(documents)
+    method = Aggregate.build(Variant(name, **SMALL), store.spec, [task])
+    ours = {id(parameter) for parameter in method.parameters()}
+    assert not ours & {id(parameter) for parameter in stack.parameters()}
+    started = {key: tensor.clone() for key, tensor in method.state_dict().items()}
+    fit(method, method.read(store, documents, [task]), {"upos": task}, Settings(num_train_epochs=2))
+    assert any(not torch.equal(tensor, started[key]) for key, tensor in method.state_dict().items())
+    assert all(parameter.grad is None for parameter in stack.parameters())
+    assert all(torch.equal(tensor, before[key]) for key, tensor in stack.state_dict().items())
+
+
+@pytest.mark.parametrize("family", files.families())
+def test_CA15_stored_views_are_those_of_a_live_encoder(
+    family: str, checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    """To the bit in batches of the same shape; within rounding of transformers' own views, alone and padded."""
+    model, documents = Pretrained(checkpoint(family)), sentences()
+    store = Store.open(tmp_path, model.spec(dtype="fp32"))
+    store.fill(documents, model)
+    stored = store.batch(store.index([document.key for document in documents]), store.spec.layers)
+    items = [views.transpose(0, 1) for views in stored.views.transpose(0, 1).split(stored.lengths)]
+    pieces = model.cut(documents)
+    for i, live in model.encode(pieces):
+        assert torch.equal(items[i], torch.from_numpy(live))
+    theirs = model.stack().model
+    padded = torch.full((len(pieces), max(map(len, pieces))), int(theirs.config.pad_token_id))
+    mask = torch.zeros_like(padded)
+    for row, cut in enumerate(pieces):
+        padded[row, : len(cut)], mask[row, : len(cut)] = torch.from_numpy(cut.ids), 1
+    together = torch.stack(theirs(padded, attention_mask=mask, output_hidden_states=True).hidden_states)
+    for row, cut in enumerate(pieces):
+        alone = theirs(torch.from_numpy(cut.ids)[None].long(), output_hidden_states=True).hidden_states
+        close(items[row], torch.stack(alone)[:, 0])
+        close(items[row], together[:, row, : len(cut)])
