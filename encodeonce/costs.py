@@ -4,7 +4,8 @@ MACs are the multiply-accumulates of matrix products and weighted sums; FLOPs ar
 activations, softmaxes, dropout and the optimiser are left out, as in the papers. A training step is a forward pass and
 one more product for each operand that takes a gradient, so three times the forward pass where both do.
 
-Sources: storing and its times, spec A12 (Basirat 2024); the memory reader, spec B6 (de Jong et al. 2023).
+Sources: storing and its times, spec A12 (Basirat 2024); the memory reader, spec B6 (de Jong et al. 2023); retrieval
+fusion, spec B14 (Wu et al. 2024).
 
 Axes: L views   T pieces of an item   D width   K key width
 """
@@ -28,6 +29,7 @@ __all__ = [
     "fid_macs",
     "flops",
     "forward_macs",
+    "fusion_products",
     "inference_seconds",
     "item_bytes",
     "lumen_cross_score_macs",
@@ -39,6 +41,7 @@ __all__ = [
     "memory_values",
     "precompute_macs",
     "reader_total_macs",
+    "search_macs",
     "state_bytes",
     "step_macs",
     "tagger_products",
@@ -223,6 +226,23 @@ def tagger_products(words: int, width: int, n_labels: int, trained_below: bool =
         Product("inner", words * width**2, 2 if trained_below else 1),
         Product("outer", words * width * n_labels, 2),
     ]
+
+
+def fusion_products(
+    items: int, n_modules: int, k: int, width: int, *, by_rank: bool, by_feature: bool, projected: int = 0
+) -> list[Product]:
+    """What fusion adds to a forward pass (spec B14): `k` neighbours of this width weighed for each module, as wholes
+    `by_rank` (RF-add, reranker) and each feature by itself `by_feature` (ordered mask), once an item whatever its
+    length; `projected` is the width of slots that they are projected to, 0 where nothing projects."""
+    summed = Product("neighbours by rank", items * n_modules * k * width, 1)
+    masked = Product("neighbours by feature", items * n_modules * k * width, 1)
+    to_slot = Product("projection", items * n_modules * width * projected, 2)
+    return [*([summed] if by_rank else []), *([masked] if by_feature else []), *([to_slot] if projected else [])]
+
+
+def search_macs(queries: int, rows: int, width: int) -> int:
+    """Exact search: every query against every row."""
+    return queries * rows * width
 
 
 # Seconds, and when storing pays (A12)

@@ -18,7 +18,7 @@ def filled(prompt: Prompt, text: str, pair: str = "", mask: str = "<mask>") -> s
     )
 
 
-def test_34_each_of_the_15_templates_has_exactly_one_gap_and_its_class_order() -> None:
+def test_I34_each_of_the_15_templates_has_exactly_one_gap_and_its_class_order() -> None:
     assert tuple(known()) == (*SINGLE_TASKS, *PAIR_TASKS)
     assert all([part.kind for part in prompt.parts].count("mask") == 1 for prompt in known().values())
     assert [name for name, prompt in known().items() if prompt.pairs] == list(PAIR_TASKS)

@@ -1,8 +1,12 @@
-"""The blocks that BERT, RoBERTa, XLM-R and ELECTRA share: post-layer-norm, no final norm."""
+"""The blocks that BERT, RoBERTa, XLM-R and ELECTRA share: post-layer-norm, no final norm.
 
-from typing import ClassVar
+Axes: B items   T pieces   D width
+"""
 
-from torch import nn
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from .stack import PostNormPaths, Stack
 
@@ -28,3 +32,25 @@ class BertBlocks(Stack):
     @property
     def blocks(self) -> list[nn.Module]:
         return list(self.model.encoder.layer)
+
+    def block(self, index: int, states: Float[Tensor, "B T D"], context: dict[str, Any]) -> Float[Tensor, "B T D"]:
+        """The block's own modules one by one, to the same bits as its `forward`.
+
+        What `transformers` wraps around each of them costs a sixth of the time of one short text.
+        """
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        block = self.model.encoder.layer[index]
+        own, after, end = block.attention.self, block.attention.output, block.output
+        attend = ALL_ATTENTION_FUNCTIONS.get(own.config._attn_implementation)
+        if attend is None:  # "eager", which is each family's own
+            return super().block(index, states, context)
+        shape = (*states.shape[:-1], -1, own.attention_head_size)
+        query, key, value = (line(states).view(shape).transpose(1, 2) for line in (own.query, own.key, own.value))
+        dropout = own.dropout.p if own.training else 0.0
+        mask = context["attention_mask"]
+        heads, _ = attend(own, query, key, value, mask, dropout=dropout, scaling=own.scaling)
+        attended = after.dropout(after.dense(heads.reshape((*states.shape[:-1], -1))))
+        states = after.LayerNorm(attended + states)
+        inner = block.intermediate.intermediate_act_fn(block.intermediate.dense(states))
+        return end.LayerNorm(end.dropout(end.dense(inner)) + states)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 from ..nn.barrier import Barrier
 from ..nn.dropout import Dropout
+from ..nn.frozen_linear import freeze
 from ..nn.item_blocks import ItemBlocks
 from ..nn.linear import COMPUTE
 from ..nn.post_norm import Line, PostNorm
@@ -69,6 +70,7 @@ class LiveBlocks(nn.Module):
         self.kept.requires_grad_(True)
         # beside the registered modules, not among them: most of its own are empty, and it would stay in eval mode
         object.__setattr__(self, "_stack", copied)
+        self.settled = False
         self.lora = lora
         if lora is not None:
             add_lora(self.kept, copied, *lora)
@@ -146,11 +148,25 @@ class LiveBlocks(nn.Module):
         config, stack = self.stack.model.config, self.stack
         return (
             self.compute == "bf16"
+            and not self.settled
             and stack.POST_NORM is not None
             and getattr(config, "hidden_act", getattr(config, "activation", "")) == "gelu"
             and next(self.parameters()).device.type == "cpu"
             and PostNorm.fits(self.width, config.num_attention_heads)
         )
+
+    def settle(self) -> None:
+        """From now on only answer: the blocks' matrices are laid out once for the fastest product of this machine
+        (`nn.frozen_linear`) in the type of `compute`, and take no gradient. Their names in `state_dict` stay.
+
+        Blocks on another device or with low-rank terms beside them stay as they are, and GPT-2's, whose maps are laid
+        out the other way and would be saved so.
+        """
+        turned = any(hasattr(module, "nf") for module in self.kept.modules())
+        if self.lora is None and not turned and all(weight.device.type == "cpu" for weight in self.parameters()):
+            freeze(self.kept, self.compute)
+            self.requires_grad_(False)
+            self.settled = True
 
     def named_weights(self) -> dict[str, Tensor]:
         """The weights under the names that the checkpoint's own model gives them."""
@@ -222,7 +238,7 @@ class LiveBlocks(nn.Module):
     ) -> Float[Tensor, "P D"]:
         stack = self.stack
         paths = {slot: path for slot, path in stack.paths.items() if not slots or slot in slots}
-        with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16"):
+        with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16" and not self.settled):
             blocks = items.keys_of(states)
             readable = items.real if pairs is None else pairs
             mask = None if readable.all() else torch.from_numpy(readable).to(states.device)

@@ -166,6 +166,7 @@ def _answering(
     near: Neighbourhood,
     decisions: tuple[Decision, ...],
 ) -> Inner:
+    method.settle()
     run = Run(method, (task,), tuning, model.spec(), training=training)
 
     def around(source: Source, documents: Sequence[Document]) -> Source:

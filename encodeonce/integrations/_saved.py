@@ -19,6 +19,7 @@ from safetensors.numpy import save as array_bytes
 from ..encoders.pretrained import Pretrained
 from ..errors import RunError
 from ..methods.fewshot import Probe, TrainedProbe
+from ..methods.finetune import Finetune
 from ..serve import bundle
 from ..serve.predictor import Predictor
 from ..train.atomic import json_bytes, write_bytes
@@ -93,7 +94,10 @@ def trained(
     found: dict[str, Trained] = {}
     for name in values["mixture"]["weights"]:
         if name == TUNED:
-            found[name] = Predictor(bundle.load(folder / TUNED, model), encoder=model)
+            run = bundle.load(folder / TUNED, model)
+            assert isinstance(run.method, Finetune)
+            run.method.settle()  # as `_tuned` left it
+            found[name] = Predictor(run, encoder=model)
             continue
         if name in FUSED:
             if _hashes(folder / name) != values["fusions"][name]:

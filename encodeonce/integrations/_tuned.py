@@ -80,6 +80,7 @@ def tuned(
     examples = method.read(cut(model, labelled), labelled, [task])
     settings = schedule.settings(len(labelled))
     fit(method, examples, {TASK: task}, settings)
+    method.settle()
     return Predictor(Run(method, (task,), tuning, spec, training=settings.to_json()), encoder=model)
 
 

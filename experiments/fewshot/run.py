@@ -8,15 +8,17 @@
 Training examples are LM-BFF's own samples. A method's name says what it learns from: "probe" from the 16 a class of
 train, with dev (16 more a class) choosing its ridge; "finetune" likewise, dev choosing the epoch; "probe+dev",
 "finetune+dev" from train and dev together, nothing chosen. `fewshot` gets both and chooses by cross-validation. Names
-of `methods.fewshot.PROBES` are probes and controls; "prompt", "prompt+dev", "concat" and "mlm_head" train the small
-masked language model. Unlabelled texts are training texts of the task without labels, sample and test texts left out.
+of `methods.fewshot.PROBES` are probes and controls; "prompt", "prompt+dev", "concat" (the 8 nearest texts before each,
+"concat.N": N of them) and "mlm_head" train the small masked language model. Unlabelled texts are training texts of the
+task without labels, sample and test texts left out.
 
 Fusion inside the encoder is "fused.NAME" over fine-tuned MiniLM and "fused-prompt.NAME" over the prompt, NAME one of
 `methods.refusion.FUSINGS`, with ":random", ":shuffled" or ":constant" for a control, then settings of `Fusing` and
 the metric after commas ("fused.add:random,k=8,slots=query/value,metric=cosine"). Dev searches the architecture, where
 there is one, and chooses the epoch. Groups: "vectors" (all probes and controls), "tuned", "prompts", "fused",
 "fused-prompts", "fused-tables" (the paper's Tables 3, 8, 9 and 10: queries, neighbours, slots, metric; the plain mean
-everywhere, whose effect no search hides), "all".
+everywhere, whose effect no search hides), "numbers" (its Figure 1: more and more retrievals, added or laid before the
+text), "all".
 
 Without `--tasks` ten of the 15 are run (`recipe.TEN`). With `--full` all training texts are learned from instead of
 16 a label, but for a tenth as dev (the paper's Table 7).
@@ -32,6 +34,7 @@ Matthews for CoLA, F1 for MRPC); times are CPU seconds of one thread. Needs the 
 
 import argparse
 import json
+import logging
 import os
 import re
 import time
@@ -89,6 +92,7 @@ GROUPS["fused-tables"] = [
     *(f"fused.add,metric={metric}" for metric in ("ip", "cosine")),
     "fused.add,queries=hidden",
 ]
+GROUPS["numbers"] = [f"fused-prompt.add,k={k}" for k in (1, 4, 16, 256)] + [f"concat.{n}" for n in (1, 2, 4, 16)]
 GROUPS["all"] = [*GROUPS["vectors"], *GROUPS["tuned"], "fewshot", *GROUPS["prompts"], *GROUPS["fused"]]
 MASKED_METHODS = ("prompt", "concat", "mlm_head", "fused-prompt")
 
@@ -266,7 +270,7 @@ def method_of(name: str) -> Callable[[Cell], list[Any]]:
         "finetune": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder)),
         "mlm_head": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.masked)),
         "prompt": lambda cell: by_prompt(cell, both),
-        "concat": lambda cell: by_prompt(cell, both, texts_before=8),
+        "concat": lambda cell: by_prompt(cell, both, texts_before=int(fusion or 8)),
         "fused": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder), fusion),
         "fused-prompt": lambda cell: by_prompt(cell, both, fusion=fusion),
         "fewshot": by_fewshot,
@@ -300,7 +304,7 @@ def rehearse(recipe: Recipe) -> None:
     counted: dict[tuple[str, str], list[int]] = {}
     for name, cell, _ in cells(recipe):
         method_of(name)
-        if "." in name:
+        if name.startswith("fused"):
             fusing_of(name.partition("+")[0].partition(".")[2])
         n = len(cell.train) + (len(cell.dev) if name.endswith("+dev") else 0)
         settings = recipe.settings(cell.seed, n)
@@ -363,6 +367,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("encodeonce").setLevel(logging.INFO)  # what fusions and controls add, module by module
     torch.set_num_threads(1)
     recipe = recipe_of(args, GROUPS)
     if args.dry_run:

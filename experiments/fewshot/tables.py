@@ -1,6 +1,7 @@
 """Rows of the few-shot experiment as a table of means, and paired differences between methods."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from recipe import FILES
@@ -8,10 +9,10 @@ from recipe import FILES
 from encodeonce.methods.fewshot import SIDES
 from encodeonce.methods.refusion import CONTROLS
 from encodeonce.metrics.few_shot import Spread, group_means, paired, spread
-from encodeonce.report.results import latest, read_rows
+from encodeonce.report.results import ResultsRow, latest, read_rows
 from encodeonce.report.table import aligned
 
-__all__ = ["table"]
+__all__ = ["Found", "setting", "settings_of", "table"]
 
 
 TASKS = (*FILES, "squad")
@@ -25,15 +26,26 @@ def table(path: Path) -> None:
     with half the width of their 95 % interval, a line a method, and the paper's averages where all their tasks are run;
     below, fewshot against the better of probe and fine-tuning, and each kind of fusion against what it adds to and its
     controls, paired."""
-    settings: dict[str, Found] = {}
-    for row in latest(read_rows(path)):
-        setting = re.sub(r"unlabelled=\d+ ", "", row.variant)
-        tasks = settings.setdefault(setting, {}).setdefault(row.method, {})
-        tasks.setdefault(row.task, {})[int(row.seed or 0)] = row.value
-    for number, (setting, found) in enumerate(settings.items()):
+    settings = settings_of(read_rows(path))
+    for number, (name, found) in enumerate(settings.items()):
         if len(settings) > 1:
-            print(f"{chr(10) if number else ''}{setting}\n")
+            print(f"{chr(10) if number else ''}{name}\n")
         one_setting(found)
+
+
+def settings_of(rows: Sequence[ResultsRow]) -> dict[str, Found]:
+    """The scores of each setting; of rows of one cell the last."""
+    settings: dict[str, Found] = {}
+    for row in latest(rows):
+        if row.value is not None:
+            tasks = settings.setdefault(setting(row.variant), {}).setdefault(row.method, {})
+            tasks.setdefault(row.task, {})[int(row.seed or 0)] = row.value
+    return settings
+
+
+def setting(variant: str) -> str:
+    """A row's variant but for the number of unlabelled texts there are, which is the task's."""
+    return re.sub(r"unlabelled=\d+ ", "", variant)
 
 
 def one_setting(found: Found) -> None:
@@ -75,7 +87,7 @@ def rivals(name: str) -> list[str]:
         return [f"{own}{plus}{part}" for own in ("layers", *SIDES) if own != "neighbours"]
     if base == "fewshot":
         return ["probe+dev", "layers+dev", "finetune+dev"]
-    if base == "concat":
+    if kind == "concat":
         return [f"prompt{plus}{part}"]
     if not fusion or ":" in fusion:
         return []

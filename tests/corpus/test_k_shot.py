@@ -12,12 +12,12 @@ from encodeonce.corpus.k_shot import SEEDS, k_shot
 from encodeonce.errors import ConfigError, DataError
 
 
-def test_33_seed_13_shuffles_ten_items_as_published() -> None:
+def test_I33_seed_13_shuffles_ten_items_as_published() -> None:
     shuffled = [item for split in k_shot(range(10), "a" * 10, k=5, seed=13) for item, _ in split]
     assert shuffled == [3, 5, 6, 1, 4, 7, 8, 9, 0, 2]
 
 
-def test_33_sizes_are_k_a_label_train_and_dev_are_disjoint_and_a_seed_decides() -> None:
+def test_I33_sizes_are_k_a_label_train_and_dev_are_disjoint_and_a_seed_decides() -> None:
     labels = [str(label) for label in np.random.default_rng(0).integers(0, 3, 300)]
     train, dev = k_shot(range(300), labels, k=16, seed=42)
     for split in (train, dev):
@@ -43,7 +43,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_33_rte_samples_are_lm_bffs_own(shared: Path, seed: int) -> None:
+def test_I33_rte_samples_are_lm_bffs_own(shared: Path, seed: int) -> None:
     whole = rows(shared / "data" / "glue" / "rte" / "train.jsonl.gz")
     published = rows(shared / "data" / "fewshot_lmbff_k16" / "rte.jsonl.gz")
     drawn = k_shot([(row["text_a"], row["text_b"]) for row in whole], [row["label"] for row in whole], 16, seed)

@@ -116,6 +116,44 @@ def test_A17_the_frozen_stack_is_untouched(stack: Stack, ids: Tensor) -> None:
     assert all(parameter.grad is None for parameter in stack.parameters())
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm_roberta", "electra"])
+def test_a_block_in_training_is_transformers_own_bit_for_bit(name: str, checkpoint: Callable[..., Path]) -> None:
+    """Dropouts, mask and gradients included."""
+    live = LiveBlocks(Pretrained(checkpoint(name)).stack(), [0]).train()
+    stack, states = live.stack, torch.randn(2, 7, live.width)
+    mask = torch.ones(2, 7, dtype=torch.bool)
+    mask[1, 5:] = False
+    context = stack.context(states, mask, torch.arange(7)[None])
+    found = []
+    for run in (lambda: stack.block(0, states, context), lambda: stack.blocks[0](states, **context)):
+        live.zero_grad()
+        torch.manual_seed(5)
+        out = run()
+        out.square().sum().backward()
+        found.append([out, *(weight.grad for weight in live.parameters())])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize(("compute", "within"), [("fp32", 2e-5), ("bf16", 0.05)])
+def test_settled_blocks_give_the_same_and_no_gradient(
+    compute: str, within: float, stack: Stack, ids: Tensor, family: str
+) -> None:
+    blocks = live(stack, list(range(stack.n_blocks)), final=True, embeddings=True, compute=compute)
+    names = {name: tensor.clone() for name, tensor in blocks.state_dict().items()}
+    states = blocks.enter(ids, LENGTHS).detach()
+    with torch.no_grad():
+        expected = LiveBlocks(stack, blocks.blocks, final=True).eval()(states, LENGTHS)
+        blocks.settle()
+        found = blocks(states, LENGTHS)
+        edited = blocks(states, LENGTHS, edits=lambda items: lambda block, slot, x, y: y)
+    assert (found - expected).norm() <= within * expected.norm()
+    assert torch.equal(edited, found)
+    assert blocks.state_dict().keys() == names.keys()
+    assert all(torch.equal(tensor, names[name]) for name, tensor in blocks.state_dict().items())
+    assert blocks.settled == (family != "gpt2")
+    assert blocks.settled != any(parameter.requires_grad for parameter in blocks.parameters())
+
+
 def test_train_mode_drops_and_eval_mode_does_not(stack: Stack, family: str) -> None:
     blocks, states = LiveBlocks(stack, [1]), torch.randn(sum(LENGTHS), stack.width)
     alike = torch.equal(blocks(states, LENGTHS), blocks(states, LENGTHS))

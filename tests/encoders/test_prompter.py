@@ -131,7 +131,7 @@ def test_a_tokenizer_without_a_mask_piece_is_refused_by_name(tiny: SimpleNamespa
         Prompter(Cutter(tiny.wordpiece(), 40, 0), Prompt("mine", "{text} {mask}", WORDS), 40)
 
 
-def test_34_label_words_of_all_15_tasks_are_single_pieces_of_minilm_mlm(shared: Path) -> None:
+def test_I34_label_words_of_all_15_tasks_are_single_pieces_of_minilm_mlm(shared: Path) -> None:
     from encodeonce.encoders.pretrained import Pretrained
 
     model = Pretrained(shared / "models" / "minilm-mlm")

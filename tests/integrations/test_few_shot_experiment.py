@@ -66,7 +66,7 @@ def place(tmp_path: Path, checkpoint: Callable[..., Path]) -> Path:
     return folder
 
 
-MODULES = ("recipe", "samples", "tables", "run")
+MODULES = ("recipe", "samples", "tables", "run", "page")
 
 
 @pytest.fixture
@@ -126,11 +126,30 @@ def test_a_row_names_the_command_that_makes_it_and_a_second_run_has_nothing_to_d
     assert (again.cell, again.value) == (rows[-1].cell, rows[-1].value)
 
 
-def test_16_shots_are_the_published_samples_and_unlabelled_texts_in_none_of_them(
+def test_every_fusion_and_its_controls_say_how_much_each_module_adds(
+    place: Path, experiment: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    words = ("--tasks", "cr", "--config", "experiments/fewshot/tiny.toml", "--test-size", "12")
+    caplog.set_level("INFO", logger="encodeonce")
+    added: dict[str, list[float]] = {}
+    for name in ("add", "add:random", "add:shuffled", "add:constant", "reranker"):
+        caplog.clear()
+        experiment("experiments/fewshot/run.py", f"fused.{name},k=32", *words)
+        (said,) = (one for one in caplog.messages if one.startswith("fused vector to slot output"))
+        added[name] = [float(one.split(": ")[1].split(" %")[0]) for one in said.partition("start: ")[2].split(", ")]
+        faint = [one.levelname for one in caplog.records if "less than 1 %" in one.getMessage()]
+        assert faint == (["WARNING"] if min(added[name]) < 1 else [])
+    assert {len(shares) for shares in added.values()} == {2 * 3}, "keys and values of three blocks"
+    assert added["reranker"] == pytest.approx([share / 32 for share in added["add"]], rel=0.15), "equal ranks, over k"
+    assert len({tuple(shares) for shares in added.values()}) == 5
+
+
+def test_I33_16_shots_are_the_published_samples_the_test_its_own_file_and_unlabelled_texts_in_neither(
     place: Path, run: Any, recipe: Any
 ) -> None:
     (cell,) = run.samples_of("cr", recipe.Recipe(seeds=(13,), test_size=5))
     assert [len(part) for part in (cell.train, cell.dev, cell.test)] == [16, 16, 5]
+    assert {document.text for document in cell.test} <= texts(place, "text_classification/cr/test")
     seen = texts(place, "fewshot_lmbff_k16/cr") | texts(place, "text_classification/cr/test")
     unlabelled = {document.text for document in cell.unlabelled}
     assert unlabelled == texts(place, "text_classification/cr/train") - seen
@@ -187,3 +206,54 @@ def test_all_15_tasks_have_files_and_the_papers_configurations_run_them(recipe: 
     assert set(recipe.FILES) == set(known())
     for path in sorted(set(HERE.glob("*.toml")) - {HERE / "squad.toml"}):
         assert set(recipe.tomllib.loads(path.read_text(encoding="utf-8"))["tasks"]) == set(known())
+
+
+def test_the_page_sets_scores_beside_costs_and_names_what_has_no_score(place: Path, run: Any, recipe: Any) -> None:
+    shown, (docs, results) = recipe.Recipe(), (place.parents[1] / part for part in ("docs", "benchmarks/results"))
+    docs.mkdir()
+    results.mkdir(parents=True)
+    forward = {"plain": 2e9, "integrator": 3e9, "concat8": 14e9}
+    retrieval = {"query": 2e9, "search64": 1e9, "search8": 1e9}
+    number = {"plain": 2e9, "add64": 3e9, "concat8": 14e9, "concat2": 6e9}
+
+    def part(flops: dict[str, float]) -> dict[str, Any]:
+        ms = {name: value / 1e8 for name, value in flops.items()}
+        return {"ms": ms, "flops": flops, "to_plain": {name: value / 2e9 for name, value in flops.items()}}
+
+    whole = {"ms": {"plain": 20.0, "fusion": 60.0, "concat8": 150.0}}
+    found = {
+        f"{name}_{n}": own
+        for n in (1, 32)
+        for name, own in (("forward", part(forward)), ("retrieval", part(retrieval)), ("end_to_end", whole))
+    }
+    more = {
+        "k": 64,
+        "rows": 1000,
+        "machine": "m",
+        "commit": "c",
+        "of_one_text": {"own": 9, "concat8": 70, "concat512": 500},
+    }
+    (results / "fusion.json").write_text(json.dumps({**found, **more, "number": part(number)}))
+    (docs / "fewshot.md").write_text("# Few\n\n<!-- costs: written by page.py -->\n<!-- end of costs -->\nlast\n")
+    for name, first in (("finetune", 60.0), ("concat.2", 70.0), ("fused.refusion", 50.0)):
+        for t, task in enumerate(shown.tasks):
+            for seed in shown.seeds[: 4 if name == "fused.refusion" and t == 9 else 5]:
+                run.append_row(
+                    place / "rows.jsonl",
+                    run.ResultsRow(
+                        "fewshot", task, task, "e", name, shown.variant(7), seed, "test", "accuracy", first + t
+                    ),
+                )
+    importlib.import_module("page").main()
+    page = (docs / "fewshot.md").read_text()
+    assert "| fusion: integrator | 30.0 | 30.0 | 60.0 | 1.50 | 1.22 | 3.000 | 3.000 | 6.000 |" in page
+    assert "against fusion: 2.5 times the time" in page
+    assert "| 2 |  |  | 6.000 | 60.0 |" in page
+    assert "| `finetune` | 2.000 | 64.5 |" in page
+    assert "| `concat.2` | 9.000 | 74.5 |" in page
+    assert "`fused.refusion` (49 of 50 cells)" in page
+    assert "`prompt`," in page
+    assert page.endswith("<!-- end of costs -->\nlast\n")
+    assert (place / "cost.png").read_bytes()[:4] == b"\x89PNG"
+    importlib.import_module("page").main()
+    assert (docs / "fewshot.md").read_text() == page

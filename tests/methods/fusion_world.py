@@ -34,11 +34,11 @@ def documents(n: int, seed: int = 0) -> list[Document]:
 
 
 class World:
-    """A checkpoint, its documents as pieces, and random neighbours."""
+    """A checkpoint, its documents (by default 11 of any length) as pieces, and random neighbours."""
 
-    def __init__(self, folder: Path, n: int = 11) -> None:
+    def __init__(self, folder: Path, own: list[Document] | None = None) -> None:
         self.model = Pretrained(folder)
-        self.documents = documents(n)
+        self.documents = own or documents(11)
         self.task = named("classification").learn(self.documents)
         self.cut = Cut(self.model.spec(), self.model.cut(self.documents))
         self.corpus = np.random.default_rng(1).standard_normal((50, WIDTH)).astype(np.float32)

@@ -134,6 +134,30 @@ def test_I24_only_the_first_row_of_the_slot_changes(slot: str, world: World) -> 
         torch.testing.assert_close(fused["context"], plain["context"] + share, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("position", ["first", "all"])
+def test_I24_a_slots_output_changes_by_what_is_added_and_only_where_it_is(
+    position: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every slot and block, all other rows bit for bit."""
+    method = world.made(Fusing(slots=["query", "value"], schemes=["add"], k=K, position=position))
+    plain, seen = method.fused._added, []
+
+    def added(number: int, y: Tensor, delta: Tensor, places: Tensor | None) -> Tensor:
+        before = y.clone()
+        after = plain(number, y, delta, places)
+        seen.append((before, after, delta))
+        return after
+
+    monkeypatch.setattr(method.fused, "_added", added)
+    logits(method, world.batch(method, world.near()))
+    assert len(seen) == 2 * len(method.fusion.sites)  # 11 items run as 8 and 3
+    for before, after, delta in seen:
+        expected = before + delta[:, None] if position == "all" else before
+        if position == "first":
+            expected[:, 0] += delta
+        assert torch.equal(after, expected)
+
+
 def test_I37_values_at_all_positions_add_delta_to_every_context_and_keys_nothing(world: World) -> None:
     method = world.made(Fusing(slots=["value"], blocks=[0], schemes=["add"], k=K, position="all"))
     batch = world.batch(method, world.near(), n=1)

@@ -19,7 +19,7 @@ PRINTED = {"LM-BFF": (73.4, 69.9, 71.8), "CA-512": (70.7, 68.1, 69.5), "ReFusion
 
 
 @pytest.mark.parametrize("row", list(TABLE_1))
-def test_35_averages_of_table_1_are_those_printed(row: str) -> None:
+def test_I35_averages_of_table_1_are_those_printed(row: str) -> None:
     found = group_means(dict(zip(NAMES, TABLE_1[row], strict=True)))
     for value, printed in zip(found.values(), PRINTED[row], strict=True):
         assert value == pytest.approx(printed, abs=0.0501)
@@ -30,7 +30,7 @@ def test_an_average_of_a_group_with_a_task_missing_is_none() -> None:
     assert found == {"Avg-S": 50.0, "Avg-P": None, "Avg-all": None}
 
 
-def test_36_matthews_of_constant_predictions_is_0_and_f1_is_of_the_positive_class() -> None:
+def test_I36_matthews_of_constant_predictions_is_0_and_f1_is_of_the_positive_class() -> None:
     assert task_score(["a", "b", "a"], ["a", "a", "a"], "matthews") == 0
     gold, predicted = ["yes", "yes", "no", "no"], ["yes", "no", "yes", "no"]
     assert task_score(gold, predicted, "f1", "yes") == pytest.approx(50)

@@ -155,11 +155,14 @@ def test_case_RETR2_cosine_of_vectors_that_are_not_unit_length(cases: Path) -> N
     case = json.loads((cases / "RETR-2.json").read_text("utf-8"))
     rows = np.array(case["vectors"], np.float32)
     query = np.array([case["query"]], np.float32)
+    given = rows.copy(), query.copy()
     for kind in ("exact", "flat"):
         found = Search(rows, "cosine", kind).find(query, 3)
         assert [case["ids"][i] for i in found.ids[0]] == ["A", "B", "Z"]
         assert found.scores[0].tolist() == pytest.approx([1.0, 0.7071, 0.0], abs=1e-4)
         assert found.scores.max() <= 1
+    np.testing.assert_array_equal(rows, given[0])
+    np.testing.assert_array_equal(query, given[1])
     by_distance = Search(rows, "l2").find(query, 3)
     assert [case["ids"][i] for i in by_distance.ids[0]] == case["l2_order_of_raw_vectors"]
 

@@ -86,6 +86,13 @@ class Finetune(Multitask):
         """All tasks where they share a trunk."""
         return self.names if self.shared else (name,)
 
+    def settle(self) -> None:
+        """From now on only answer, faster (`LiveBlocks.settle`). What was saved before or after is the same."""
+        self.eval()
+        for module in self.modules():
+            if isinstance(module, LiveBlocks):
+                module.settle()
+
     def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
         """ "encoder": the pre-trained blocks; "head": heads, mixes and low-rank terms, which start from nothing."""
         module = self.modules_of()[name]

@@ -88,8 +88,8 @@ class Fused(Adapter):
             self.watch(number, added.detach(), _rows(y, places).detach())
         if places is None:
             return y + added[:, None]
-        # a slot's output is new memory that no gradient needs; a third of a fused one is not
-        out = y.clone() if y._is_view() else y
+        # a slot's output is new memory that no gradient needs; of a third of a fused one the other thirds do
+        out = y.clone() if y._is_view() and torch.is_grad_enabled() else y
         if self.fusion.fusing.position == "first":
             out[:, 0].add_(added)
         else:

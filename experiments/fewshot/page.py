@@ -1,0 +1,226 @@
+"""Writes what fusion and concatenation cost, and what they score for it, between the two marks in docs/fewshot.md.
+
+    python experiments/fewshot/page.py
+
+Times and FLOPs are those of `benchmarks/fusion.py` (the paper's Table 4 and Figure 1), scores those of rows.jsonl with
+the recipe's own settings. A method's score is the mean over all ten tasks and five seeds; one that lacks a cell has
+none, and is named. cost.png shows scores by FLOPs, as soon as fusion or concatenation has any.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from recipe import Recipe
+from run import GROUPS
+from tables import Found, setting, settings_of
+
+from encodeonce.methods.fewshot import PROBES
+from encodeonce.report.plots import COLOURS, INK, bare, new_figure, saved
+from encodeonce.report.results import read_rows
+from encodeonce.report.table import markdown
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BENCHMARKS = ROOT / "benchmarks" / "results"
+MARKS = ("<!-- costs: written by page.py -->\n", "<!-- end of costs -->")
+
+PAPER = {"plain": 7.35, "concat512": 31.69, "integrator": 8.95}
+"""Forward of Table 4, MPQA: RoBERTa-large, CA-512, ReFusion. Its unit is in doubt and cancels in ratios."""
+
+UNITS = ("ms", "flops")
+
+SAID = {
+    "plain": "plain",
+    "add": "fusion: RF-add",
+    "reranker": "fusion: reranker",
+    "mask": "fusion: ordered mask",
+    "integrator": "fusion: integrator",
+    "integrator_soft": "fusion: integrator, soft",
+    "concat8": "eight texts before it",
+    "concat512": "texts before it up to 512 pieces",
+}
+SERIES = {"texts before the prompt": "concat", "neighbours added": "fused-prompt.add"}
+"""Of Figure 1: what has a number of retrievals; none of them is "prompt"."""
+
+
+def breakdown(found: Mapping[str, Any], n: int) -> list[list[str]]:
+    """A line a method: milliseconds of a batch for retrieval, forward and both, forward to plain's (of one text also
+    the paper's), then billions of FLOPs of one text."""
+    forward, retrieval = found[f"forward_{n}"], found[f"retrieval_{n}"]
+    lines = []
+    for name in forward["ms"]:
+        search = "search8" if name.startswith("concat") else f"search{found['k']}"
+        before = {
+            unit: 0.0 if name == "plain" else retrieval[unit]["query"] + retrieval[unit][search] for unit in UNITS
+        }
+        times = [before["ms"], forward["ms"][name], before["ms"] + forward["ms"][name]]
+        work = [before["flops"], forward["flops"][name], before["flops"] + forward["flops"][name]]
+        paper = [f"{PAPER[name] / PAPER['plain']:.2f}" if name in PAPER else ""] if n == 1 else []
+        lines.append(
+            [
+                SAID[name],
+                *(f"{ms:.1f}" for ms in times),
+                f"{forward['to_plain'][name]:.2f}",
+                *paper,
+                *map(billions, work),
+            ]
+        )
+    return lines
+
+
+def billions(flops: float) -> str:
+    return f"{flops / 1e9:.3f}"
+
+
+def numbers(found: Mapping[str, Any]) -> list[list[str]]:
+    """A line a number of retrievals: FLOPs and milliseconds of a forward pass, added and laid before."""
+    own = found["number"]
+    counts = sorted({int(name.removeprefix(kind)) for name in own["ms"] for kind in ("add", "concat") if kind in name})
+    lines = [["none", *[billions(own["flops"]["plain"]), f"{own['ms']['plain']:.1f}"] * 2]]
+    for count in counts:
+        line = [str(count)]
+        for kind in ("add", "concat"):
+            name = f"{kind}{count}"
+            line += [billions(own["flops"][name]), f"{own['ms'][name]:.1f}"] if name in own["ms"] else ["", ""]
+        lines.append(line)
+    return lines
+
+
+def one_run(found: Mapping[str, Any]) -> list[str]:
+    """The tables of one benchmark file."""
+    times = ["retrieval, ms", "forward, ms", "both, ms", "forward to plain"]
+    work = ["retrieval, GFLOPs", "forward, GFLOPs", "both, GFLOPs"]
+    pieces = found["of_one_text"]
+    whole = {n: found[f"end_to_end_{n}"]["ms"] for n in (1, 32)}
+    ratios = {n: own["concat8"] / own["fusion"] for n, own in whole.items()}
+    return [
+        f"{found['machine']}, one thread, {found.get('compute', 'fp32')}, commit {found['commit']}; milliseconds of "
+        "CPU, the least of the rounds. "
+        f"MiniLM, keys and values of all blocks, {found['k']} of {found['rows']:,} vectors found exactly. "
+        "Retrieval is the query's encoding and the search. FLOPs are of one text.",
+        f"One text of {pieces['own']} pieces ({pieces['concat8']} with eight others before it, {pieces['concat512']} "
+        "with as many as fit):",
+        markdown(["", *times, "in the paper", *work], breakdown(found, 1)),
+        "32 texts at once:",
+        markdown(["", *times, *work], breakdown(found, 32)),
+        f"Whole answers, texts in and labels out, with eight texts before a text against fusion: {ratios[1]:.1f} times "
+        f"the time for one text, {ratios[32]:.1f} for 32 at once.",
+        "By the number of retrievals, one text (the paper's Figure 1):",
+        markdown(
+            ["retrievals", "added, GFLOPs", "added, ms", "before the text, GFLOPs", "before the text, ms"],
+            numbers(found),
+        ),
+    ]
+
+
+def cost_of(method: str, found: Mapping[str, Any]) -> int | None:
+    """FLOPs of the one text's answer, retrieval included; None where the benchmark does not say."""
+    forward, retrieval, number = found["forward_1"]["flops"], found["retrieval_1"]["flops"], found["number"]["flops"]
+    search = retrieval[f"search{found['k']}"]
+    asked = retrieval["query"] + search
+    base, _, how = method.partition(".")
+    if base in ("probe", "layers", "finetune", "prompt", "mlm_head"):
+        return int(forward["plain"])
+    if base == "late":
+        return int(asked)
+    if base == "concat":
+        return int(asked + number[f"concat{how or 8}"])
+    name, *options = how.split(",")
+    if not base.startswith("fused") or "queries=hidden" in options:
+        return None
+    k = next((one.removeprefix("k=") for one in options if one.startswith("k=")), "")
+    return int(asked + (number[f"add{k}"] if k else forward.get(name, forward["integrator"])))
+
+
+def scores(found: Found, tasks: Sequence[str], seeds: Sequence[int]) -> tuple[dict[str, float], dict[str, str]]:
+    """Method -> mean score where every cell is there, and what the others have."""
+    full, partial = {}, {}
+    for name, by_task in found.items():
+        own = [by_task.get(task, {}).get(seed) for task in tasks for seed in seeds]
+        there = [value for value in own if value is not None]
+        if len(there) == len(own):
+            full[name] = fmean(there)
+        else:
+            partial[name] = f"{len(there)} of {len(own)} cells"
+    return full, partial
+
+
+def shown_methods() -> list[str]:
+    """What has a place in the picture: all that learns from 16 a label, controls left out."""
+    named = [name for group in GROUPS if group != "all" for name in GROUPS[group]]
+    controls = {name for name, probe in PROBES.items() if probe.rounds or probe.side not in ("", "neighbours")}
+    return [name for name in dict.fromkeys(named) if "+" not in name and ":" not in name and name not in controls]
+
+
+def against_costs(found: Mapping[str, Any]) -> list[str]:
+    """Scores beside FLOPs, the picture, and what is missing."""
+    recipe = Recipe()
+    own = settings_of(read_rows(HERE / "rows.jsonl")).get(setting(recipe.variant(0)), {})
+    full, partial = scores(own, recipe.tasks, recipe.seeds)
+    shown = shown_methods()
+    costs = {name: cost_of(name, found) for name in shown if name in full}
+    points = {name: (cost / 1e9, full[name]) for name, cost in costs.items() if cost is not None}
+    parts = [
+        f"Mean score over {len(recipe.tasks)} tasks and {len(recipe.seeds)} seeds, 16 examples a label, beside the "
+        "FLOPs of the one text's answer, retrieval included:",
+        markdown(
+            ["method", "GFLOPs", "mean score"],
+            [[f"`{name}`", f"{cost:.3f}", f"{score:.1f}"] for name, (cost, score) in points.items()],
+        ),
+    ]
+    if any(name.startswith(("concat", "fused")) for name in points):
+        draw(points, HERE / "cost.png")
+        parts.append("```{image} ../experiments/fewshot/cost.png\n:alt: score by cost\n```")
+    absent = [name for name in shown if name not in full]
+    if absent:
+        said = ", ".join(f"`{name}`" + (f" ({partial[name]})" if name in partial else "") for name in absent)
+        parts.append(f"Without all their cells, and so left out: {said}.\n")
+    return parts
+
+
+def draw(points: Mapping[str, tuple[float, float]], path: Path) -> None:
+    """Scores by FLOPs; more and more retrievals of one kind are joined by a line."""
+    figure = new_figure((8.0, 4.2))
+    axis = figure.subplots()
+    for colour, (title, kind) in zip(COLOURS, SERIES.items(), strict=False):
+        line = sorted(
+            point
+            for name, point in points.items()
+            if name == "prompt" or re.split(r",k=|(?<=concat)\.", name)[0] == kind
+        )
+        if len(line) > 1:
+            axis.plot(*zip(*line, strict=True), color=colour, linewidth=1, label=title)
+    for name, (cost, score) in points.items():
+        axis.plot(cost, score, "o", color=INK, markersize=4)
+        axis.annotate(name, (cost, score), xytext=(5, 3), textcoords="offset points", fontsize=7, color=INK)
+    axis.set_xscale("log")
+    axis.set_xlabel("GFLOPs of one text's answer, retrieval included", fontsize=9, color=INK)
+    axis.set_ylabel("mean score", fontsize=9, color=INK)
+    axis.margins(x=0.15, y=0.12)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=8, frameon=False)
+    bare(axis)
+    saved(figure, path)
+
+
+def main() -> None:
+    files = [path for path in (BENCHMARKS / "fusion.json", BENCHMARKS / "epyc" / "fusion.json") if path.is_file()]
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    runs = [run for run in runs if "number" in run]
+    if not runs:
+        raise SystemExit("no costs yet: python benchmarks/fusion.py --out benchmarks/results/fusion.json")
+    parts = [part for run in runs for part in one_run(run)] + against_costs(runs[0])
+    page = ROOT / "docs" / "fewshot.md"
+    before, start, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not start or not end:
+        raise SystemExit(f"{page}: the marks {MARKS[0].strip()} and {MARKS[1].strip()} are not there.")
+    page.write_text(before + start + "\n\n".join(parts) + end + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
