@@ -300,16 +300,17 @@ def time_to_quality(one: Mapping[str, Any]) -> list[str]:
 
 
 def forecasts(one: Mapping[str, Any]) -> list[str]:
-    """The table of plan.json: medians of the rounds that count."""
-    counted = [line for line in one["rounds"] if line["others_cores"] <= 0.1]
+    """The table of plan.json: medians of its rounds."""
     lines = []
     for name, ratio in one["ratios"].items():
-        said, done = (median(line[half][name] for line in counted) for half in ("predicted", "actual"))
+        said, done = (median(line[half][name] for line in one["rounds"]) for half in ("predicted", "actual"))
         lines.append([name, f"{said:,.2f}", f"{done:,.2f}", f"{ratio:.2f}"])
+    cores = [line["others_cores"] for line in one["rounds"]]
     return [
-        f"### Forecasts of `plan`\n\n{one['sentences']:,} sentences, a budget of {one['budget_s']:.0f} s; medians of "
-        f"{len(counted)} of {len(one['rounds'])} rounds, those in which others used at most a tenth of a core. "
-        "Seconds, but for bytes and the two break-even points; the goal is a ratio from 0.8 to 1.25.",
+        f"### Forecasts of `plan`\n\n{one['sentences']:,} sentences, a budget of {one['budget_s']:.0f} s; rounds: "
+        f"{len(cores)}, medians of them, on {one['machine']}; other processes used up to {max(cores):.1f} "
+        "cores. CPU seconds of one thread, but for bytes and both break-even points; the goal is a "
+        "ratio from 0.8 to 1.25.",
         markdown(["", "forecast", "then", "ratio"], lines),
     ]
 
