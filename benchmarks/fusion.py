@@ -96,20 +96,12 @@ def main() -> None:
         if args.parts and name not in args.parts:
             continue
         least = timed(candidates, args.rounds)
-<<<<<<< HEAD
-        result[name] = {
-            "ms": {key: round(value, 3) for key, value in least.items()},
-            "to_plain": {key: round(value / least["plain"], 3) for key, value in least.items()},
-        }
-    result |= provenance(started)
-=======
         result[name] = {"ms": {key: round(value, 3) for key, value in least.items()}}
         if "plain" in least:
             result[name]["to_plain"] = {key: round(value / least["plain"], 3) for key, value in least.items()}
         if name != "step":
             result[name]["flops"] = {key: bench.flops(name, key) for key in least}
-    result |= {"started": started, **surroundings()}
->>>>>>> main
+    result |= provenance(started)
     print(json.dumps(result, indent=2))
     if args.out:
         args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
