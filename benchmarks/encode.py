@@ -37,7 +37,7 @@ import torch
 from encodeonce.corpus import conllu, manual
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.nn.frozen_linear import choose
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.types import Document, Pieces
 
 BATCH = 32
@@ -62,7 +62,7 @@ def main() -> None:
     chosen = documents[: args.sentences]
     budgets = args.batch_pieces
     result = by_budget(folder, chosen, budgets, args.rounds) if budgets else measure(folder, chosen, args.rounds)
-    result["started"] = started
+    result |= provenance(started)
     result["source"] = args.conllu.name if args.conllu else "manual"
     print(json.dumps(result, indent=2))
     if args.out:
@@ -117,7 +117,6 @@ def measure(folder: Path, documents: Sequence[Document], rounds: int) -> dict[st
         "ratios_to_sorted": {name: round(best["sorted"] / value, 2) for name, value in best.items()},
         "back_ends": {compute: choose(compute).name for compute in COMPUTE},
         "seconds": {name: [round(value, 3) for value in values] for name, values in seconds.items()},
-        **surroundings(),
     }
 
 
@@ -139,7 +138,6 @@ def by_budget(folder: Path, documents: Sequence[Document], budgets: Sequence[int
         "pieces": n_pieces,
         "pieces_per_second": {c: {str(b): round(n_pieces / min(seconds[c, b])) for b in budgets} for c in COMPUTE},
         "seconds": {c: {str(b): [round(value, 3) for value in seconds[c, b]] for b in budgets} for c in COMPUTE},
-        **surroundings(),
     }
 
 

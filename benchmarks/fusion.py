@@ -48,7 +48,7 @@ from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.methods.refusion import Fusing, Near, Refusion, Retrieved, refusion
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Search
 from encodeonce.tasks import named
 from encodeonce.types import Document
@@ -96,12 +96,20 @@ def main() -> None:
         if args.parts and name not in args.parts:
             continue
         least = timed(candidates, args.rounds)
+<<<<<<< HEAD
+        result[name] = {
+            "ms": {key: round(value, 3) for key, value in least.items()},
+            "to_plain": {key: round(value / least["plain"], 3) for key, value in least.items()},
+        }
+    result |= provenance(started)
+=======
         result[name] = {"ms": {key: round(value, 3) for key, value in least.items()}}
         if "plain" in least:
             result[name]["to_plain"] = {key: round(value / least["plain"], 3) for key, value in least.items()}
         if name != "step":
             result[name]["flops"] = {key: bench.flops(name, key) for key in least}
     result |= {"started": started, **surroundings()}
+>>>>>>> main
     print(json.dumps(result, indent=2))
     if args.out:
         args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from parts import show
 
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 
 
 def first_sentences(path: Path, count: int) -> str:
@@ -101,7 +101,7 @@ def main() -> None:
             print(json.dumps(trials[-1]), file=sys.stderr, flush=True)
     equal = sum(bool(trial["byte_equal"]) for trial in trials)
     parts = {"undisturbed_s": round(length, 2), "files": len(expected), "trials": trials, "byte_equal": equal}
-    show(parts | {"started": started, **surroundings()}, options.out, f"{equal} of {options.times}")
+    show(parts | provenance(started), options.out, f"{equal} of {options.times}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from encodeonce.batching import Cut
 from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 
 OURS = {
     "live_mix": Tuning("live_mix", compute=fastest_compute()),
@@ -114,8 +114,7 @@ def main() -> None:
         "compute": fastest_compute(),
         "pieces_per_batch": step.BATCH * float(data.examples.lengths.mean()),
         "rounds": options.rounds,
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
     show(parts, options.out, f"{parts['ratios']['optimised fine-tuning / live_mix']:.2f}")
 

@@ -24,7 +24,7 @@ import torch
 from encodeonce import costs
 from encodeonce.encoders.t5_decoder import T5Decoder
 from encodeonce.methods.lumen import Design, Lumen, ReadingExamples
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 from encodeonce.types import Document, Passage, Pieces, Question
 
@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--passages", type=int, default=20)
-    arguments = parser.parse_args()
+    arguments, started = parser.parse_args(), now()
     torch.set_num_threads(1)
     passages = tuple(Passage(f"p{i}", "", "x" * (i + 1)) for i in range(arguments.passages))
     questions = [Question("q", "y" * 50, (), passages)]
@@ -116,10 +116,7 @@ def main() -> None:
         row["encoder_ratio"], row["answer_ratio"] = (row[k] / rows[0][k] for k in ("encoder_s", "answer_s"))
         row["encoder_formula"], row["answer_formula"] = (row[k] / rows[0][k] for k in ("encoder_macs", "macs"))
         print(json.dumps({key: round(value, 4) for key, value in row.items()}))
-    command = f"python benchmarks/lumen.py --repeats {arguments.repeats} --passages {arguments.passages}"
-    RESULTS.write_text(
-        json.dumps({"rows": rows, "started": now(), "command": command, **surroundings()}, indent=1) + "\n"
-    )
+    RESULTS.write_text(json.dumps({"rows": rows, **provenance(started)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

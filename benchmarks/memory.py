@@ -37,7 +37,7 @@ from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.memory import Memory
 from encodeonce.methods.lumen import Design, Lumen
 from encodeonce.metrics.retrieval import answer_recall, retrieval_scores
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.serve.answerer import Answerer, finder
 from encodeonce.serve.reader_run import ReaderRun, save_reader
 from encodeonce.types import Passage, Question
@@ -97,14 +97,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             parts["retrieval"] = {name: retrieval(memory, name, scored) for name in retrievers}
         parts["change"] = change(memory, run, extra, vectors)
     seconds = time.perf_counter() - began
-    return {**surroundings(), "started": started, "command": command(), "seconds": seconds, **parts}
-
-
-def command() -> str:
-    """What was called, files as they are found from the project's folder."""
-    home = Path(__file__).resolve().parents[1]
-    given = [os.path.relpath(one, home) if Path(one).exists() else one for one in sys.argv[1:]]
-    return " ".join(["python benchmarks/memory.py", *given])
+    return {**provenance(started), "seconds": seconds, **parts}
 
 
 def reader(folder: Path, compute: str) -> ReaderRun:

@@ -25,7 +25,7 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 
@@ -70,8 +70,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "ratios": ratios,
         "ratio": statistics.median(ratios),
         "compute": fastest_compute(),
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
 
 

@@ -23,7 +23,7 @@ from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
 from encodeonce.nn.trees import is_tree
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.serve.bundle import Run
 from encodeonce.serve.predictor import Predictor
 from encodeonce.store import Store
@@ -71,8 +71,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "cpu_s": seconds,
         "sentences_per_minute": a_minute,
         "compute": fastest_compute(),
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
 
 

@@ -36,7 +36,7 @@ from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.methods.finetune import TUNINGS, Finetune, Tuning
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 from encodeonce.train.fit import fit
@@ -158,8 +158,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "counted": len(counted),
         "ratios": ratios,
         "ratio": max(ratios.values(), key=lambda ratio: abs(math.log(ratio))),
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
 
 

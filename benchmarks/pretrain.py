@@ -35,7 +35,7 @@ from encodeonce.methods.fastdoc.objective import Objective
 from encodeonce.methods.fastdoc.sampling import triplets
 from encodeonce.methods.fastdoc.similarity import SharedGroup
 from encodeonce.nn.packed import Packed
-from encodeonce.report.results import surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.types import Document
 
 SENTENCES, TRIPLETS, HELD_OUT = 10, 2_000, 500
@@ -58,6 +58,7 @@ def joined(source: str, target: Path) -> int:
 
 
 def main(source: str, *changes: str) -> None:
+    started = now()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         n = joined(source, folder / "documents.jsonl")
@@ -88,7 +89,7 @@ def main(source: str, *changes: str) -> None:
         "command_cpu_seconds": round(cpu.ru_utime + cpu.ru_stime, 1),
         "changes": [change for change in changes if change != "--set" and "/" not in change],
         **{key: report[key] for key in ("costs", "held_out")},
-        **surroundings(),
+        **provenance(started),
     }
     Path(__file__).with_name("results").joinpath("pretrain.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
@@ -96,6 +97,7 @@ def main(source: str, *changes: str) -> None:
 
 def pace(source: str) -> None:
     """Both parts with one thread and with two, and the sum for the whole command."""
+    started = now()
     with tempfile.TemporaryDirectory() as name:
         joined(source, Path(name) / "documents.jsonl")
         documents = list(with_sentences(read(Path(name) / "documents.jsonl")))
@@ -152,7 +154,7 @@ def pace(source: str) -> None:
         "compute": {"encode": "bf16x3", "train": "bf16"},
         "by_threads": sums,
         "all": {str(threads): taken for threads, taken in found.items()},
-        **surroundings(),
+        **provenance(started),
     }
     Path(__file__).with_name("results").joinpath("pretrain-pace.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from encodeonce.nn.frozen_linear import backends
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 
 SHAPES = tuple((rows, *sizes) for rows in (256, 768, 2048) for sizes in ((384, 384), (384, 1536), (1536, 384)))
 """Rows, inputs, outputs: MiniLM's products."""
@@ -39,7 +39,7 @@ def main() -> None:
     started = now()
     shapes = {"x".join(map(str, shape)): measure(*shape, args.rounds) for shape in SHAPES}
     ratios = [found["bf16x3"]["0.5"] / found["plain"]["0.5"] for found in shapes.values() if "bf16x3" in found]
-    result = {"gflops": shapes, "rounds": args.rounds, "weights": WEIGHTS, "started": started, **surroundings()}
+    result = {"gflops": shapes, "rounds": args.rounds, "weights": WEIGHTS, **provenance(started)}
     print(json.dumps(result, indent=2))
     if args.out:
         args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -32,7 +32,7 @@ from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 from encodeonce.train.evaluate import evaluate
@@ -213,8 +213,7 @@ def main() -> None:
         "seed": options.seed,
         "compute": fastest_compute(),
         "batch": step.BATCH,
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
     show(parts, options.out, "null" if parts["ratio"] is None else f"{parts['ratio']:.2f}")
 

@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 from encodeonce.types import Document, Pieces, Spec
 
@@ -239,8 +239,7 @@ def run(scratch: Path, args: argparse.Namespace) -> dict[str, object]:
         "rows": sum(rows),
         "bytes": sum(rows) * row,
         "read_ahead_kb": read_ahead(scratch),
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
     for kind in KINDS:
         names = [name for name in CANDIDATES if seconds[kind][name]]

@@ -25,7 +25,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 import numpy as np
 import torch
 
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Search
 
 Answer = Callable[[np.ndarray], np.ndarray]
@@ -63,8 +63,7 @@ def main() -> None:
         "ms_a_query": {n: {kind: round(ms, 3) for kind, ms in t.items()} for n, t in times.items()},
         "recall": recall,
         "build_s": {name: round(seconds, 2) for name, seconds in built.items()},
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
     print(json.dumps(result, indent=2))
     if args.out:

@@ -25,7 +25,7 @@ from parts import show
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.serve.bundle import Run
 from encodeonce.serve.predictor import CHUNK, Predictor
 from encodeonce.tasks.tagging import Tagging
@@ -140,8 +140,7 @@ def main() -> None:
         "sentences": len(documents),
         "words": sum(len(one.words) for one in documents),
         "rounds": options.rounds,
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
     show(parts, options.out, f"{parts['ratios']['five tasks / one task']:.2f}")
 

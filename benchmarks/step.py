@@ -37,7 +37,7 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 from encodeonce.tasks.tagging import Tagging
 from encodeonce.train.evaluate import evaluate
@@ -326,7 +326,7 @@ def main() -> None:
         arguments = [argument for argument in sys.argv[1:] if argument != "--accuracy"]
         parts = step_report(data, options, arguments, folder) if not options.accuracy else {}
         parts |= accuracy_report(data, options, folder) if options.accuracy else {}
-    parts |= {"started": started, **surroundings()}
+    parts |= provenance(started)
     if options.accuracy:
         figure = f"{parts['mean']['ours'] - parts['mean']['textbook']:+.2f}"
     else:

@@ -1,6 +1,6 @@
 """A document visit, trained on stored sentence vectors and as masked language, on the same abstracts and one thread.
 
-    OMP_NUM_THREADS=1 python benchmarks/visit.py DOCUMENTS.jsonl ENCODER [fp32|bf16]   # benchmarks/results/visit.json
+    OMP_NUM_THREADS=1 python benchmarks/visit.py DOCUMENTS.jsonl ENCODER [RESULTS.json]
 
 Forward, backward and optimiser step of a batch of as many documents, CPU seconds, the two interleaved, the least of the
 repeats; ENCODER needs its masked-language head, which is computed at hidden pieces alone. Sentence vectors are random
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from encodeonce.methods.fastdoc.fastdoc import FastDoc
 from encodeonce.methods.fastdoc.masking import masked, windows_of
 from encodeonce.methods.fastdoc.objective import Objective
 from encodeonce.nn.packed import Packed
-from encodeonce.report.results import surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.types import Document
 
 REPEATS, DOCUMENTS = 3, 24
@@ -48,8 +49,18 @@ def stepping(method: FastDoc, batch: DocumentBatch) -> Callable[[], None]:
     return step
 
 
-def main(source: str, encoder: str, compute: str = "fp32") -> None:
+def main(source: str, encoder: str, out: str = "") -> None:
     torch.set_num_threads(1)
+    started = now()
+    found = {compute: visits(source, encoder, compute) for compute in ("fp32", "bf16")}
+    result = {**found, **provenance(started)}
+    path = Path(out) if out else Path(__file__).with_name("results") / "visit.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+
+
+def visits(source: str, encoder: str, compute: str) -> dict[str, Any]:
+    """CPU seconds of a visit, in this arithmetic."""
     base = Pretrained(encoder, overlap=0)
     documents = [document for document in with_sentences(read(source)) if document.sentences][:DOCUMENTS]
     whole = base.cut([Document(d.id, text=" ".join(d.sentences)) for d in documents])
@@ -69,7 +80,7 @@ def main(source: str, encoder: str, compute: str = "fp32") -> None:
     by_sentences(), by_pieces()
     rows = [(timed(by_sentences) / DOCUMENTS, timed(by_pieces) / DOCUMENTS) for _ in range(REPEATS)]
     sentence, piece = (min(column) for column in zip(*rows, strict=True))
-    result = {
+    return {
         "documents": DOCUMENTS,
         "sentences_per_document": sum(lengths) / DOCUMENTS,
         "pieces_per_sentence": sum(len(one) for one in sentences) / len(sentences),
@@ -78,12 +89,7 @@ def main(source: str, encoder: str, compute: str = "fp32") -> None:
         "masked_over_sentences": piece / sentence,
         "all": rows,
         "positions": first.positions,
-        **surroundings(),
     }
-    path = Path(__file__).with_name("results") / "visit.json"
-    kept = json.loads(path.read_text()) if path.is_file() else {}
-    path.write_text(json.dumps({**kept, compute: result}, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

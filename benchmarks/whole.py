@@ -25,7 +25,7 @@ from parts import show
 from step import BATCH, Data, candidate, cpu_seconds, documents_of
 
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import now, surroundings
+from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 
 SIDES = {"ours": "adapted", "finetune": "finetune", "finetune_fast": "finetune_fast"}
@@ -75,8 +75,7 @@ def main() -> None:
         "compute": fastest_compute(),
         "encoder_compute": options.encoder_compute,
         "batch": step.BATCH,
-        "started": started,
-        **surroundings(),
+        **provenance(started),
     }
     show(parts, options.out, f"{parts['ratios']['finetune']:.2f}")
 

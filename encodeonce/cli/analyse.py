@@ -1,6 +1,7 @@
-"""`encodeonce analyse`: what training changed in an encoder, and whether its two ways of reading agree."""
+"""`encodeonce analyse weights|agreement|masking|paragraphs|windows`: FastDoc's analyses as numbers and pictures."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,98 @@ from .options import columns_option, format_option, json_option
 
 __all__ = ["analyse"]
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-@click.command()
-@click.argument("base")
-@click.argument("trained", nargs=-1, required=True)
-@click.option("--documents", "-d", type=click.Path(exists=True, path_type=Path), help="Documents to be read by both.")
-@click.option("--path", "field", default="category_path", show_default=True, help="Field of their category path.")
+
+def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """Refused at once where it could not be drawn after the work."""
+    if value is not None and not ctx.resilient_parsing:
+        from ..report.plots import drawable
+
+        drawable(value)
+    return value
+
+
+base_argument: Decorator = click.argument("base")
+trained_argument: Decorator = click.argument("trained", nargs=-1, required=True, metavar="TRAINED...")
+documents_option: Decorator = click.option(
+    "--documents",
+    "-d",
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="Documents: jsonl, csv, a folder of texts, ...",
+)
+path_option: Decorator = click.option(
+    "--path", "field", default="category_path", show_default=True, help="Field of their category path."
+)
+levels_option: Decorator = click.option(
+    "--levels", type=click.IntRange(min=0), default=0, show_default=True, help="Levels of it that count; 0: all."
+)
+pairs_option: Decorator = click.option(
+    "--pairs",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Pairs of either kind: a document with one of its category, and with one of another.",
+)
+seed_option: Decorator = click.option("--seed", type=int, default=0, show_default=True, help="Of what is drawn.")
+output_option: Decorator = click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_picture,
+    help="A picture (.png, .svg, .pdf).",
+)
+
+
+@click.group()
+def analyse() -> None:
+    """What pre-training changed in an encoder, and what its documents have in common (FastDoc's analyses).
+
+    BASE is the encoder that TRAINED ones were trained from: folders, hub names or quickstart.
+    """
+
+
+@analyse.command()
+@base_argument
+@trained_argument
+@output_option
+@json_option
+def weights(base: str, trained: tuple[str, ...], output: Path | None, as_json: bool) -> None:
+    """Relative change of weights, by group.
+
+    Of query, key, value and dense weights (Figure 2): r1 = sum |W' - W| / sum |W|, and r2 = |sum |W'| - sum |W|| / sum
+    |W|; the paper's wording fits both. The picture has r1.
+    """
+    from .analysing import changes
+
+    found = changes(base, trained)
+    if output is not None:
+        from ..report.analyses import changed
+
+        _drawn(changed({name: {g: r1 for g, (r1, _) in by.items()} for name, by in found.items()}, output))
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    groups = list(next(iter(found.values())))
+    _table(["r1, r2", *groups], [[n, *(f"{r1:.2e} {r2:.2e}" for r1, r2 in by.values())] for n, by in found.items()])
+
+
+@analyse.command()
+@base_argument
+@trained_argument
+@documents_option
+@path_option
 @click.option("--limit", type=click.IntRange(min=4), default=100, show_default=True, help="Documents read, by content.")
 @click.option("--sentence-encoder", help="Also read them as rows of this encoder's sentence vectors.")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="A picture of the change.")
+@output_option
 @format_option
 @columns_option
 @json_option
-def analyse(
+def agreement(
     base: str,
     trained: tuple[str, ...],
-    documents: Path | None,
+    documents: Path,
     field: str,
     limit: int,
     sentence_encoder: str | None,
@@ -34,34 +111,223 @@ def analyse(
     columns: dict[str, int | str] | None,
     as_json: bool,
 ) -> None:
-    """Compare encoders with the BASE they were trained from (FastDoc's Figure 2 and appendix G.4).
+    """Agreement of vectors of the same documents.
 
-    Always the relative change of query, key, value and dense weights: r1 = sum |W' - W| / sum |W|, and r2, the change
-    of sum |W|. With --documents, how far vectors of the same documents agree: those of BASE and TRAINED from pieces,
-    and with --sentence-encoder, for each encoder, those from pieces and from sentences; BASE is the control.
+    Those of BASE and of each TRAINED from pieces, and with --sentence-encoder, for each encoder, those from pieces and
+    from sentences; BASE is the control (appendix G.4, Figure 7). Pearson and Spearman over all pairs of documents, a
+    permutation test, linear CKA, common neighbours; with category paths also of group means, and of k-means. The
+    picture has each encoder's documents on their first two principal components.
     """
-    from .analysing import analysed
+    from ..corpus import read
+    from .analysing import agreements, views_of
 
-    found = analysed(base, trained, documents, field, limit, sentence_encoder, format, columns)
+    views = views_of(base, trained, read(documents, format=format, columns=columns), field, limit, sentence_encoder)
+    found = {name: one.to_json() for name, one in agreements(views).items()}
     if output is not None:
-        from ..report.plots import changed
+        from ..report.analyses import projected
 
-        changed({name: {g: r1 for g, (r1, _) in by.items()} for name, by in found["change"].items()}, output)
-        click.echo(f"{output} written", err=True)
-    click.echo(json.dumps(found, indent=1) if as_json else _text(found))
+        _drawn(projected(views.vectors, views.groups, output, f"{len(views)} documents"))
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    keys = list(next(iter(found.values())))
+    _table(["agreement", *keys], [[name, *map(_shown, one.values())] for name, one in found.items()])
 
 
-def _text(found: dict[str, Any]) -> str:
+@analyse.command()
+@base_argument
+@trained_argument
+@documents_option
+@click.option("--limit", type=click.IntRange(min=1), default=500, show_default=True, help="Sentences drawn.")
+@seed_option
+@output_option
+@format_option
+@columns_option
+@json_option
+def masking(
+    base: str,
+    trained: tuple[str, ...],
+    documents: Path,
+    limit: int,
+    seed: int,
+    output: Path | None,
+    format: str | None,
+    columns: dict[str, int | str] | None,
+    as_json: bool,
+) -> None:
+    """Agreement on what hiding other words changes.
+
+    Whether encoders lean on the same words around a hidden one (appendix G.4, Table 29). In each sentence one drawn
+    piece is hidden; then, one after another, every other piece with it. Of what that changes in the probability of the
+    drawn piece: Spearman's correlation for each two of BASE and TRAINED, over all pieces pooled, and the mean over
+    sentences. All need their masked-language head and one tokenizer. Give an encoder of masked-language training too:
+    the correlation of BASE with it is the control. The picture has the correlations of single sentences.
+    """
+    from ..corpus import read
+    from .analysing_masking import hidden_pieces
+
+    given = read(documents, format=format, columns=columns)
+    found, left_out = hidden_pieces(base, trained, given, limit, seed)
+    rows = {
+        name: {
+            "pooled": one.pooled,
+            "by_sentence": one.by_sentence,
+            "sentences": len(one.of_sentences),
+            "skipped": one.skipped,
+        }
+        for name, one in found.items()
+    }
+    if output is not None:
+        from ..report.analyses import distributions
+
+        panels = {"": {name: one.of_sentences for name, one in found.items()}}
+        title = "Effect of hiding other pieces"
+        _drawn(distributions(panels, output, "Spearman's correlation in a sentence", title, "sentences"))
+    if as_json:
+        click.echo(json.dumps({"longer_than_the_window": left_out, "pairs": rows}, indent=1))
+        return
+    _table(["Spearman", *next(iter(rows.values()))], [[n, *map(_shown, one.values())] for n, one in rows.items()])
+
+
+@analyse.command()
+@click.argument("encoders", nargs=-1, required=True, metavar="ENCODER...")
+@documents_option
+@path_option
+@levels_option
+@pairs_option
+@click.option(
+    "--unit",
+    type=click.Choice(["paragraph", "sentence"]),
+    default="paragraph",
+    show_default=True,
+    help="What is compared; paragraphs stand between blank lines, or are lines.",
+)
+@seed_option
+@output_option
+@format_option
+@columns_option
+@json_option
+def paragraphs(
+    encoders: tuple[str, ...],
+    documents: Path,
+    field: str,
+    levels: int,
+    pairs: int,
+    unit: str,
+    seed: int,
+    output: Path | None,
+    format: str | None,
+    columns: dict[str, int | str] | None,
+    as_json: bool,
+) -> None:
+    """Paragraphs of similar documents, how similar.
+
+    A paragraph's score is its cosine with the most similar paragraph of the other document (Figure 6). Scores of
+    documents of one category and of different ones, and how often the former are higher. ENCODERs make the vectors
+    (means of pieces).
+    """
+    from ..corpus import read
+    from .analysing_pairs import paired, paragraph_scores
+
+    drawn = paired(read(documents, format=format, columns=columns), field, levels, pairs, seed)
+    found = paragraph_scores(encoders, drawn, unit)
+    _pairs_said(len(drawn), len(drawn.documents))
+    title = f"Nearest {unit} of the other document"
+    _scores(found, output, as_json, ("cosine", title, f"{unit}s"), "higher")
+
+
+@analyse.command()
+@click.argument("encoder")
+@documents_option
+@click.option("--sentence-encoder", help="Its vectors stand for sentences.  [default: ENCODER]")
+@path_option
+@levels_option
+@pairs_option
+@click.option(
+    "--pieces",
+    nargs=2,
+    type=click.IntRange(min=1),
+    metavar="LEAST MOST",
+    help="Only documents of so many pieces.  [default: 1 and ENCODER's window; the paper: 400 512]",
+)
+@seed_option
+@output_option
+@format_option
+@columns_option
+@json_option
+def windows(
+    encoder: str,
+    documents: Path,
+    sentence_encoder: str | None,
+    field: str,
+    levels: int,
+    pairs: int,
+    pieces: tuple[int, int] | None,
+    seed: int,
+    output: Path | None,
+    format: str | None,
+    columns: dict[str, int | str] | None,
+    as_json: bool,
+) -> None:
+    """Window length: how far apart like inputs stand.
+
+    For every vector of a document, 1 + how many places the most similar one stands further on or before in the other;
+    the mean over the document (Figure 8). Of ENCODER's piece vectors and of sentence vectors, for documents of one
+    category and of different ones, and how often the former are lower. Lengths grow with the documents, so `chance` has
+    what vectors without any order would give.
+    """
+    from ..corpus import read
+    from .analysing_pairs import window_lengths
+
+    given = read(documents, format=format, columns=columns)
+    found, drawn = window_lengths(encoder, sentence_encoder, given, field, levels, pairs, pieces, seed)
+    _pairs_said(len(drawn), len(drawn.documents))
+    _scores(found, output, as_json, ("window length", "Window length", "pairs"), "lower")
+
+
+def _scores(
+    found: dict[str, dict[str, list[float]]],
+    output: Path | None,
+    as_json: bool,
+    words: tuple[str, str, str],
+    side: str,
+) -> None:
+    """Numbers and picture of scores of similar and dissimilar pairs; `side` says where the similar ones should be."""
+    from .analysing_pairs import CHANCE, SIMILAR, above, spread
+
+    what, title, counted = words
+    if output is not None:
+        from ..report.analyses import distributions
+
+        panels = {panel: {n: v for n, v in by.items() if not n.startswith(CHANCE)} for panel, by in found.items()}
+        _drawn(distributions(panels, output, what, title, counted))
+    numbers = {panel: {name: spread(values) for name, values in by.items()} for panel, by in found.items()}
+    often = {panel: above(by) if side == "higher" else 1 - above(by) for panel, by in found.items()}
+    if as_json:
+        click.echo(json.dumps({p: {**by, f"similar_{side}": often[p]} for p, by in numbers.items()}, indent=1))
+        return
+    lines = [
+        [panel, name, *map(_shown, one.values()), f"{often[panel]:.3f}" if name == SIMILAR else ""]
+        for panel, by in numbers.items()
+        for name, one in by.items()
+    ]
+    keys = list(next(iter(next(iter(numbers.values())).values())))
+    _table([what, "of", *keys, f"{side} than dissimilar"], lines)
+
+
+def _pairs_said(n_pairs: int, n_documents: int) -> None:
+    click.echo(f"{n_pairs:,} pairs of either kind, of {n_documents:,} documents", err=True)
+
+
+def _table(header: list[str], lines: list[list[str]]) -> None:
     from ..report.table import aligned
 
-    groups = list(next(iter(found["change"].values())))
-    lines = [[name, *(f"{r1:.2e} {r2:.2e}" for r1, r2 in by.values())] for name, by in found["change"].items()]
-    parts = [aligned(["r1, r2", *groups], lines)]
-    if found["agreement"]:
-        keys = list(next(iter(found["agreement"].values())))
-        rows = [
-            [name, *("" if value is None else f"{value:.3f}".removesuffix(".000") for value in one.values())]
-            for name, one in found["agreement"].items()
-        ]
-        parts.append(aligned(["agreement", *keys], rows))
-    return "\n\n".join(parts)
+    click.echo(aligned(header, lines))
+
+
+def _shown(value: int | float | None) -> str:
+    return "" if value is None else f"{value:.3f}".removesuffix(".000")
+
+
+def _drawn(path: Path) -> None:
+    click.echo(f"{path} written", err=True)

@@ -1,9 +1,10 @@
-"""The work behind `analyse`: weights side by side, and vectors of the same documents side by side.
+"""The work behind `analyse weights` and `analyse agreement`: weights, and vectors of the same documents, side by side.
 
-Axes: N documents   D width
+Axes: N documents   D width   S sentences of a document   E width of their vectors
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from ..corpus import read
 from ..corpus.taxonomy import path_of
 from ..corpus.text import with_sentences
 from ..encoders.live import LiveBlocks
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError
-from ..methods.fastdoc.agreement import agreement
+from ..methods.fastdoc.agreement import Agreement, agreement
 from ..methods.fastdoc.analysis import change
 from ..methods.fastdoc.masking import windows_of
 from ..methods.fastdoc.measure import by_pieces
@@ -27,53 +27,92 @@ from ..nn.segments import segment_means
 from ..types import Document
 from .steps import recorded
 
-__all__ = ["analysed"]
+__all__ = ["BASE", "Views", "agreements", "beside", "blocks_of", "changes", "name_of", "sentence_vectors", "views_of"]
+
+BASE = "base"
+"""What the encoder is called that others were trained from."""
 
 Vectors = Float[np.ndarray, "N D"]
 
 
-def analysed(
+@dataclass(frozen=True)
+class Views:
+    """`vectors` of the same documents: "base: pieces" and the like; `groups`, a name a document, may be none."""
+
+    vectors: Mapping[str, Vectors]
+    groups: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.vectors.values())))
+
+
+def changes(base: str, trained: Sequence[str]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Encoder -> group of weights -> (r1, r2)."""
+    first, *others = beside(base, trained).items()
+    weights = first[1].stack().model.state_dict()
+    return {name: change(weights, one.stack().model.state_dict()) for name, one in others}
+
+
+def views_of(
     base: str,
     trained: Sequence[str],
-    file: Path | None,
+    documents: Sequence[Document],
     field: str,
     limit: int,
     sentence_encoder: str | None,
-    format: str | None = None,
-    columns: Mapping[str, int | str] | None = None,
-) -> dict[str, Any]:
-    """ "change": encoder -> group -> (r1, r2); "agreement": what is compared -> numbers, empty without documents."""
-    if sentence_encoder and file is None:
-        raise ConfigError("a sentence encoder reads documents: give --documents.")
-    named = {_named(name): Pretrained(name, overlap=0) for name in trained}
-    if len(named) < len(trained):
+) -> Views:
+    """Of at most `limit` documents, from pieces, and from sentences where there is an encoder of these."""
+    chosen = _documents(documents, limit)
+    groups = tuple(" > ".join(path_of(document, field)[:1]) for document in chosen)
+    rows = sentence_vectors(sentence_encoder, [d.sentences for d in chosen]) if sentence_encoder else []
+    vectors: dict[str, Vectors] = {}
+    for name, one in beside(base, trained).items():
+        vectors[f"{name}: pieces"] = by_pieces(blocks_of(one), _windows(one, chosen))
+        if rows:
+            vectors[f"{name}: sentences"] = _by_sentences(blocks_of(one), rows)
+    return Views(vectors, groups if all(groups) and len(set(groups)) > 1 else ())
+
+
+def agreements(views: Views) -> dict[str, Agreement]:
+    """Every encoder's vectors from pieces beside the base's, and beside its own from sentences."""
+    found, first = {}, views.vectors[f"{BASE}: pieces"]
+    for view, vectors in views.vectors.items():
+        name, kind = view.rsplit(": ", 1)
+        if kind == "sentences":
+            found[f"{name}: pieces, sentences"] = agreement(views.vectors[f"{name}: pieces"], vectors, views.groups)
+        elif name != BASE:
+            found[f"{name}: pieces, base's pieces"] = agreement(first, vectors, views.groups)
+    return found
+
+
+def beside(base: str, trained: Sequence[str]) -> dict[str, Pretrained]:
+    """The base and the others by name; windows do not overlap. ConfigError for two of one name."""
+    found = {name_of(name): Pretrained(name, overlap=0) for name in trained}
+    if len(found) < len(trained):
         raise ConfigError(f"two encoders of one name among {', '.join(trained)}; give each once.")
-    first = Pretrained(base, overlap=0)
-    weights = first.stack().model.state_dict()
-    found = {name: change(weights, one.stack().model.state_dict()) for name, one in named.items()}
-    agreements: dict[str, Any] = {}
-    if file is not None:
-        documents = _documents(read(file, format=format, columns=columns), limit)
-        groups = [" > ".join(path_of(document, field)[:1]) for document in documents]
-        groups = groups if all(groups) and len(set(groups)) > 1 else []
-        rows = _sentence_rows(documents, sentence_encoder) if sentence_encoder else []
-        before = by_pieces(_blocks(first), _windows(first, documents))
-        for name, one in {"base": first, **named}.items():
-            pieces = before if one is first else by_pieces(_blocks(one), _windows(one, documents))
-            if one is not first:
-                agreements[f"{name}: pieces, base's pieces"] = agreement(before, pieces, groups).to_json()
-            if rows:
-                other = _by_sentences(_blocks(one), rows)
-                agreements[f"{name}: pieces, sentences"] = agreement(pieces, other, groups).to_json()
-    return {"change": found, "agreement": agreements}
+    return {BASE: Pretrained(base, overlap=0), **found}
 
 
-def _named(name: str) -> str:
+def name_of(encoder: str) -> str:
     """What an encoder is called: by its folder, by the run's where that is `encoder`."""
-    own = recorded(name)
+    own = recorded(encoder)
     if own != "encoder":
         return own
-    return Path(name).resolve().parent.name
+    return Path(encoder).resolve().parent.name
+
+
+def blocks_of(one: Pretrained) -> LiveBlocks:
+    """All of it, in eval mode."""
+    stack = one.stack()
+    return LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True).eval()
+
+
+def sentence_vectors(name: str, parts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    """Of each document the vectors of its sentences (or whatever its parts are), [S E]; equal ones are encoded once."""
+    source = Pooled(Pretrained(name))
+    cut = source.cut([Document(str(n), sentences=tuple(own)) for n, own in enumerate(parts)])
+    rows = {i: views[-1] for i, views in source.encode(cut)}
+    return [rows[i] for i in range(len(parts))]
 
 
 def _documents(documents: Sequence[Document], limit: int) -> list[Document]:
@@ -85,21 +124,9 @@ def _documents(documents: Sequence[Document], limit: int) -> list[Document]:
     return chosen
 
 
-def _blocks(one: Pretrained) -> LiveBlocks:
-    stack = one.stack()
-    return LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True).eval()
-
-
 def _windows(one: Pretrained, documents: Sequence[Document]) -> list[Any]:
     plain = [Document(document.id, text=" ".join(document.sentences)) for document in documents]
     return [windows_of([cut], [""]) for cut in one.cut(plain)]
-
-
-def _sentence_rows(documents: Sequence[Document], name: str) -> list[Float[np.ndarray, "S E"]]:
-    """Each document's sentence vectors."""
-    source = Pooled(Pretrained(name))
-    rows = {i: views[-1] for i, views in source.encode(source.cut(documents))}
-    return [rows[i] for i in range(len(documents))]
 
 
 def _by_sentences(blocks: LiveBlocks, rows: Sequence[np.ndarray]) -> Vectors:

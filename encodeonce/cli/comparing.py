@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ConfigError, RunError
 from ..methods.finetune import Tuning
-from ..report.results import ResultsRow, now, surroundings
+from ..report.results import ResultsRow, command_line, now, surroundings
 from ..report.table import shown
 from ..tasks import Task
 from . import learning
@@ -176,7 +176,7 @@ class Comparison:
             "peak_mb": done.peak_mb,
             "store_mb": material.stored_bytes / 1e6 if layers else None,
             "started": started,
-            "command": learning.command_line(),
+            "command": command_line(),
             **surroundings(),
         }
 

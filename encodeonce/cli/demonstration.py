@@ -16,6 +16,7 @@ from ..encoders.pretrained import Pretrained
 from ..errors import MissingExtra
 from ..methods.aggregate import Variant
 from ..methods.finetune import Tuning
+from ..report.results import command_line
 from ..report.table import aligned
 from ..serve.bundle import Run, save
 from ..store import Store
@@ -254,5 +255,5 @@ def _save(plan: Plan, material: Material, settings: Settings, done: Trained) -> 
     }
     scores = {split: evaluation.scores for split, evaluation in done.evaluations.items()}
     names = dict.fromkeys(material.splits, f"Python's manual, {plan.sentences} sentences")
-    run = Run(done.method, done.tasks, done.variant, material.spec, training, scores, names, learning.command_line())
+    run = Run(done.method, done.tasks, done.variant, material.spec, training, scores, names, command_line())
     save(run, plan.folder / "run")

@@ -39,8 +39,8 @@ def evaluate(
 
     With --json, prints a list of results rows: one a task and metric.
     """
+    from ..report.results import command_line
     from ..report.table import aligned, shown
-    from .learning import command_line
     from .running import predictor_of
     from .steps import documents_of
 

@@ -2,8 +2,6 @@
 
 import logging
 import math
-import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Material",
     "Trained",
-    "command_line",
     "fraction",
     "layers_of",
     "learned",
@@ -187,16 +184,3 @@ def train(
     size = settings.per_device_eval_batch_size
     evaluations = {split: evaluate(method, read[split], scorers, size) for split in scored if split in read}
     return Trained(method, variant, tuple(tasks), done, evaluations, time.perf_counter() - began, peak.mb)
-
-
-def command_line() -> str:
-    """The command that is running, with the last part of every absolute path: no place of this machine is recorded."""
-    words = [_without_place(word) for word in sys.argv[1:]]
-    return shlex.join(["encodeonce", *words])
-
-
-def _without_place(word: str) -> str:
-    name, equals, value = word.partition("=")
-    if equals and Path(value.strip("\"'")).is_absolute():
-        return f"{name}={Path(value.strip(chr(34) + chr(39))).name}"
-    return Path(word).name if Path(word).is_absolute() else word

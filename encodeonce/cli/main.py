@@ -25,7 +25,7 @@ COMMANDS = {
     "evaluate": "Score a saved run on a file.",
     "predict": "Fill a file's columns, or tag raw text, with a saved run.",
     "pretrain": "Documents with metadata to a domain encoder.",
-    "analyse": "What training changed in an encoder: weights, vectors.",
+    "analyse": "What training changed in an encoder; what its documents share.",
     "retrieve": "How well encoders find the section, sentence or clause asked for.",
     "compare": "Methods x tasks x seeds from one store: a table, a plot.",
     "memory": "A reader and passages encoded once: train, build, add, remove, info, gc, plan.",

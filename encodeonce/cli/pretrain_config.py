@@ -90,6 +90,10 @@ class PretrainConfig(Section):
     objective: str = Field(
         default="both", description="triplet, hier, both, masked, combined, release; probe: what [probe] chooses"
     )
+    full: bool = Field(
+        default=False,
+        description="the sentence encoder is trained too (FULL): it reads pieces, nothing of it is stored",
+    )
     budget: str = Field(
         default="", description="5m, 90s, 1h or 44TFLOP: so many tuples (windows) as that pays for, encoding included"
     )

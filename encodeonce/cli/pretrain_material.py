@@ -8,17 +8,19 @@ from dataclasses import dataclass, replace
 
 from ..corpus.taxonomy import names_of, path_of
 from ..corpus.text import with_sentences
+from ..encoders.pooled import Pooled
 from ..errors import ConfigError, DataError
+from ..methods.fastdoc.examples import too_long
 from ..methods.fastdoc.objective import Objective
 from ..methods.fastdoc.sampling import Sample, quadruplets, shuffled, triplets
 from ..methods.fastdoc.similarity import Cited, SharedGroup
 from ..methods.fastdoc.unsupervised import rouge_triplets
 from ..resolve import nearest
 from ..types import Document
-from .pretrain_config import PretrainConfig, SampleSection
+from .pretrain_config import PretrainConfig
 from .steps import documents_of
 
-__all__ = ["Material", "check", "paths_of", "prepare", "sampled"]
+__all__ = ["Material", "check", "paths_of", "prepare", "sampled", "within"]
 
 log = logging.getLogger("encodeonce")
 
@@ -40,8 +42,16 @@ class Material:
         return digest.hexdigest()
 
 
-def check(made: SampleSection, objective: Objective) -> None:
-    """ConfigError for settings of `[sample]` that would do nothing."""
+def check(config: PretrainConfig, objective: Objective) -> None:
+    """ConfigError for settings of `[sample]` that would do nothing, and for `full` where no sentence encoder learns."""
+    made = config.sample
+    if config.full and not objective.of_documents:
+        raise ConfigError(f"full = true: objective = {config.objective!r} reads no sentences; leave it out.")
+    if config.full and (config.pooling != "mean" or config.normalize):
+        raise ConfigError(
+            f"full = true trains on means of pieces; pooling = {config.pooling!r}, normalize = {config.normalize} are "
+            "of stored vectors. Leave these out."
+        )
     if made.rule == "citations" and not made.field:
         raise ConfigError("sample.rule = 'citations' needs sample.field, the field of the cited ids.")
     if made.hard_ratio and made.rule != "citations":
@@ -93,6 +103,19 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
         log.info("%(without_sentence)d documents without a sentence left out, %(shortened)d shortened", counts)
     train, apart = ([d for d, out in zip(limited, held, strict=True) if out is side] for side in (False, True))
     return Material(train, apart, counts)
+
+
+def within(material: Material, source: Pooled) -> Material:
+    """Without the documents that have a sentence longer than the window of a sentence encoder that is trained; how many
+    these are is counted."""
+    sides = [
+        [d for d, cut in zip(side, source.cut(side), strict=True) if not too_long(cut)]
+        for side in (material.train, material.held_out)
+    ]
+    gone = len(material.train) + len(material.held_out) - sum(map(len, sides))
+    if gone:
+        log.info("%d documents left out, which have a sentence longer than %d pieces", gone, source.model.window)
+    return Material(sides[0], sides[1], {**material.counts, "over_the_window": gone})
 
 
 def _limited(document: Document, most: int, keep: str) -> Document:

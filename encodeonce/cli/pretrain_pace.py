@@ -33,8 +33,9 @@ log = logging.getLogger("encodeonce")
 
 Tuples = Int[np.ndarray, "Q K"]
 
-PROBED = 48
-"""Sentences encoded, and documents trained on, to know how fast it goes before it starts."""
+PROBED, FEW = 48, 6
+"""Sentences encoded, and documents trained on, to know how fast it goes before it starts; documents where their pieces
+are trained on."""
 
 
 class Pace:
@@ -72,21 +73,29 @@ class Pace:
         if len(tuples):
             chosen = tuples[: max(1, PROBED // tuples.shape[1])].T.ravel()
             lengths = [len(documents[i].sentences) for i in chosen]
-            self.batch += self.step(lengths) * self.size * tuples.shape[1] / len(lengths)
+            self.batch += self.step(self.base, self.shown(lengths)) * self.size * tuples.shape[1] / len(lengths)
+            if self.config.full:
+                few = chosen[:FEW]
+                lengths = [size for own in self.sizes([documents[i] for i in few.tolist()]) for size in own]
+                self.batch += self.step(self.source.model, lengths) * self.size * tuples.shape[1] / len(few)
         if windows:
             lengths = [len(window.ids) for window in windows[:8]]
             with_head = self.masking(lengths) / training(self.base.shape, lengths)
             n_windows = self.config.windows_per_batch if len(tuples) else self.size
-            self.batch += self.step(lengths) * with_head * n_windows / len(lengths)
+            self.batch += self.step(self.base, lengths) * with_head * n_windows / len(lengths)
 
     def missing(self, documents: Sequence[Document]) -> list[str]:
         """The different sentences of those that are not stored."""
         absent = self.store.missing(self.store.keys(documents))
         return list(dict.fromkeys(s for i in absent for s in documents[i].sentences))
 
-    def step(self, lengths: Sequence[int]) -> float:
-        """Seconds of forward, backward and optimiser of the blocks over random rows, the second time."""
-        stack, lengths = self.base.stack(), self.shown(lengths)
+    def sizes(self, documents: Sequence[Document]) -> list[list[int]]:
+        """The pieces of each document's sentences."""
+        return [[len(text) for text in cut.texts] for cut in self.source.cut(documents)]
+
+    def step(self, model: Pretrained, lengths: Sequence[int]) -> float:
+        """Seconds of forward, backward and optimiser of a model's blocks over random rows, the second time."""
+        stack = model.stack()
         blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=self.objective.compute)
         width = int(stack.model.get_input_embeddings().weight.shape[1])
         optimiser = torch.optim.AdamW(blocks.parameters(), lr=1e-9, fused=True)
@@ -172,14 +181,20 @@ class Pace:
         if len(beside):
             each += self.config.windows_per_batch / self.size * beside.mean()
         used = np.unique(tuples)
-        for i, cut in zip(used, self.source.cut([documents[i] for i in used]), strict=True):
-            once[i] = encoding(self.source.shape, [len(text) for text in cut.texts])
+        sizes = dict(zip(used.tolist(), self.sizes([documents[i] for i in used]), strict=True))
+        if self.config.full:
+            live = np.zeros(len(documents))
+            for i, own in sizes.items():
+                live[i] = training(self.source.shape, own)
+            return Prices(once, each + live[tuples].sum(1))
+        for i, own in sizes.items():
+            once[i] = encoding(self.source.shape, own)
         return Prices(once, each)
 
     def seconds(self, documents: Sequence[Document], tuples: Tuples, windows: Sequence[Window]) -> Prices:
         """As probed; what is stored costs nothing."""
         once = np.zeros(len(documents))
-        used = np.unique(tuples)
+        used = [] if self.config.full else np.unique(tuples).tolist()
         known = [documents[i] for i in used]
         for place in self.store.missing(self.store.keys(known)):
             once[used[place]] = self.sentence * len(known[place].sentences)

@@ -106,6 +106,10 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     """
     if not config.budget:
         raise ConfigError("objective = 'probe' spends a budget: add --budget 5m (or 44TFLOP), or name the objective.")
+    if config.full:
+        raise ConfigError(
+            "full = true: objective = 'probe' tries objectives over stored sentences; name the objective."
+        )
     names, left_out = _tried(config)
     probe = TaskProbe(config.probe)
     read = _read(config, names, folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from safetensors.torch import save_file
 
 from ..corpus.taxonomy import Taxonomy
@@ -21,7 +22,15 @@ from ..errors import DataError, EncoderError, RunError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
 from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
 from ..methods.fastdoc.masking import Window, windows_of
-from ..methods.fastdoc.measure import by_pieces, by_sentences, centred_share, norms, plain_means, triplet_accuracy
+from ..methods.fastdoc.measure import (
+    by_live_sentences,
+    by_pieces,
+    by_sentences,
+    centred_share,
+    norms,
+    plain_means,
+    triplet_accuracy,
+)
 from ..methods.fastdoc.objective import Objective
 from ..methods.fastdoc.reading import shown_in
 from ..methods.fastdoc.sampling import Sample, SampleReport, shuffled
@@ -34,7 +43,7 @@ from ..train.settings import HARMLESS, Settings
 from ..types import Document
 from .pretrain_config import PretrainConfig
 from .pretrain_costs import encoding, masking, training
-from .pretrain_material import Material, check, paths_of, prepare, sampled
+from .pretrain_material import Material, check, paths_of, prepare, sampled, within
 from .pretrain_pace import Pace
 from .pretrain_taxonomy import placed
 from .steps import encode
@@ -86,7 +95,7 @@ class Job:
         self.norms: dict[str, float] = {}
         self.head: MaskedLM | None = None
         self.mask_id = -1
-        check(config.sample, self.objective)
+        check(config, self.objective)
         folder.mkdir(parents=True, exist_ok=True)
         self.read = self.material() if material is None else material
 
@@ -106,7 +115,7 @@ class Job:
         held = None if self.brief else self.held_sample(material.held_out)
         windows = self.windows_of(self.windowed(material.train, sample))
         pace = Pace(self.config, self.settings, self.objective, self.base, self.source, self.store)
-        apart = _apart(material, held)
+        apart = _apart(material.held_out, held)
         pace.probe([*self.used(material.train, sample), *apart], material.train, sample.tuples, windows)
         sample, windows = pace.sized(self.folder, material.train, sample, windows, apart)
         return Planned(material, mapped, sample, paths, windows, held, pace)
@@ -114,7 +123,7 @@ class Job:
     def train(self, plan: Planned, beside: Callable[[Path], dict[str, Any]] = lambda _: {}) -> dict[str, Any]:
         """Encode what is missing, train, export; `beside` is asked for more of the report when the encoder is there."""
         material, sample, held = plan.material, plan.sample, plan.held
-        everything = [*self.used(material.train, sample), *_apart(material, held)]
+        everything = [*self.used(material.train, sample), *_apart(material.held_out, held)]
         plan.pace.estimate(everything, sample.tuples, plan.windows)
         self.fill(everything)
         method, examples, taxonomy = self.method(plan)
@@ -123,6 +132,9 @@ class Job:
         self.seconds["train"] = result.seconds
         exported = export(method.blocks, self.base.path, self.folder / "encoder", method.head)
         self.side(method, exported.head is False)
+        lower = None
+        if method.lower is not None:
+            lower = export(method.lower, self.source.model.path, self.folder / "sentence-encoder").to_json()
         report = {
             "counts": material.counts,
             "sample": sample.report.to_json(),
@@ -141,6 +153,7 @@ class Job:
             "losses": [epoch["loss"] for epoch in result.epochs],
             "trace": method.trace,
             "export": {**exported.to_json(), "folder": "encoder"},
+            **({} if lower is None else {"sentence_encoder": {**lower, "folder": "sentence-encoder"}}),
             "settings": self.settings.to_json(),
             "objective": self.objective.to_json(),
             **beside(self.folder / "encoder"),
@@ -153,6 +166,7 @@ class Job:
     def material(self) -> tuple[Material, list[dict[str, Any]]]:
         """The documents, in a taxonomy where one is given, and where their categories went."""
         material, data = prepare(self.config, self.fields()), self.config.data
+        material = within(material, self.source) if self.config.full else material
         if data.taxonomy is None:
             return material, []
         n = len(material.train)
@@ -181,7 +195,9 @@ class Job:
 
     def agree(self, material: Material) -> bool:
         """Keep what this run is made of, or compare it with that of the folder's checkpoint; whether it is finished."""
-        chosen = self.config.model_dump(mode="json", exclude={"store", "encoder", "sentence_encoder", "probe"})
+        left_out = {"store", "encoder", "sentence_encoder", "probe"}
+        left_out |= set() if self.config.full else {"full"}  # runs did not always have it
+        chosen = self.config.model_dump(mode="json", exclude=left_out)
         for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
             chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
         frozen = self.source.spec(dtype=self.config.dtype).to_json()
@@ -228,9 +244,12 @@ class Job:
             return None
 
     def used(self, documents: Sequence[Document], sample: Sample) -> list[Document]:
-        """The training documents whose sentences are needed: those of tuples (all, where topics are made of them)."""
+        """The training documents whose sentences are stored: those of tuples (all, where topics are made of them; none,
+        where a sentence encoder that is trained reads them)."""
         if self.config.sample.topic_levels:
             return list(documents)
+        if self.config.full:
+            return []
         return [documents[i] for i in np.unique(sample.tuples)]
 
     def windowed(self, documents: Sequence[Document], sample: Sample) -> list[Document]:
@@ -265,15 +284,21 @@ class Job:
         labels = None if taxonomy is None else taxonomy.labels(paths)
         if made.of_documents:
             own = self.config.windows_per_batch if made.masked else 0
+            full = self.config.full
             examples = DocumentExamples.read(
-                documents, sample.tuples, labels, source=self.store, windows=windows, windows_per_batch=own
+                documents,
+                sample.tuples,
+                labels,
+                source=None if full else self.store,
+                texts=self.source.cut(documents) if full else (),
+                windows=windows,
+                windows_per_batch=own,
             )
         else:
             examples = DocumentExamples(windows=tuple(windows))
         scale = 1.0
         if made.of_documents:
-            some = examples.index[np.unique(sample.tuples)[:500]]
-            measured = norms(stack, self.store.batch(some).views[-1].numpy())
+            measured = norms(stack, self._some(documents, examples, sample))
             self.norms, scale = measured.to_json(), measured.token_scale
             log.info("mean lengths: piece %(piece).2f, position %(position).2f, sentence %(sentence).2f", self.norms)
         method = FastDoc(
@@ -282,12 +307,23 @@ class Job:
             () if taxonomy is None else taxonomy.n_classes,
             sentence_width=self.store.spec.width,
             token_scale=scale,
+            lower=self.source.model.stack() if self.config.full else None,
             head=self.head,
             mask_id=self.mask_id,
             seed=self.settings.seed,
             trace_every=self.settings.logging_steps,
         )
         return method, examples, taxonomy
+
+    def _some(
+        self, documents: Sequence[Document], examples: DocumentExamples, sample: Sample
+    ) -> Float[np.ndarray, "S E"]:
+        """Sentence vectors of some documents of tuples, stored or, where none are stored, made."""
+        used = np.unique(sample.tuples)
+        if not self.config.full:
+            return self.store.batch(examples.index[used[:500]]).views[-1].numpy()
+        cut = self.source.cut([documents[i] for i in used[:20]])
+        return np.concatenate([views[-1] for _, views in self.source.encode(cut)])
 
     def windows_of(self, documents: Sequence[Document]) -> list[Window]:
         """Every document's pieces in windows of the config's size; none without a masked loss."""
@@ -325,7 +361,10 @@ class Job:
         if held is None:
             return {}
         index, tuples = self._held(documents, held)
-        vectors = by_sentences(method, self.store, index)
+        if method.lower is None:
+            vectors = by_sentences(method, self.store, index)
+        else:
+            vectors = by_live_sentences(method, self.source.cut(_apart(documents, held)))
         found = {"sentences": triplet_accuracy(vectors, tuples), "sentences_centred": centred_share(vectors)}
         few, inside = self._few(documents)
         if len(inside):
@@ -346,9 +385,8 @@ class Job:
             return few, NONE
 
     def _held(self, documents: Sequence[Document], held: Sample) -> tuple[np.ndarray, np.ndarray]:
-        used = np.unique(held.tuples)
-        index = self.store.index(self.store.keys([documents[i] for i in used]))
-        return index, np.searchsorted(used, held.tuples)
+        index = self.store.index(self.store.keys(_apart(documents, held)))
+        return index, np.searchsorted(np.unique(held.tuples), held.tuples)
 
     def costs(
         self, documents: Sequence[Document], examples: DocumentExamples, method: FastDoc, steps: int
@@ -360,9 +398,16 @@ class Job:
         lengths = examples.lengths[examples.tuples].ravel() if len(examples.tuples) else np.zeros(0, np.int64)
         real, seen = int(lengths.sum()) * self.settings.num_train_epochs, method.positions
         run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
-        once = encoding(self.source.shape, sizes)
+        full = method.lower is not None
+        once = 0 if full else encoding(self.source.shape, sizes)
         shown = shown_in(lengths.tolist() * self.settings.num_train_epochs, method.blocks.window)
         train = training(self.base.shape, shown, run - real)
+        if full:
+            own = {
+                d: [len(text) for text in cut.texts] for d, cut in zip(np.unique(examples.tuples), read, strict=True)
+            }
+            visits = [size for d in examples.tuples.ravel() for size in own[d]] * self.settings.num_train_epochs
+            train += training(self.source.shape, visits)
         vocabulary, share = int(self.base.config["vocab_size"]), method.objective.probability
         pieces = partial(masking, self.base.shape, probability=share, vocabulary=vocabulary)
         windows = [len(window.ids) for window in examples.windows]
@@ -410,9 +455,9 @@ def _head(folder: Path, seed: int | None) -> tuple[MaskedLM, int]:
         ) from None
 
 
-def _apart(material: Material, held: Sample | None) -> list[Document]:
+def _apart(documents: Sequence[Document], held: Sample | None) -> list[Document]:
     """The held-out documents that are scored."""
-    return [] if held is None else [material.held_out[i] for i in np.unique(held.tuples)]
+    return [] if held is None else [documents[i] for i in np.unique(held.tuples)]
 
 
 def _named(sample: Sample) -> str:

@@ -14,6 +14,7 @@ from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..methods.lumen import Design, Lumen, Plan, carry, passage_document
 from ..metrics.answers import AnswerScorer
+from ..report.results import command_line
 from ..retrieval.bm25 import BM25
 from ..retrieval.given import pool_of, with_passages
 from ..serve.reader_run import ReaderRun, load_reader, memory_of, save_reader
@@ -25,7 +26,6 @@ from ..train.settings import Settings
 from ..types import Document, Passage, Question
 from . import steps
 from .config import to_toml
-from .learning import command_line
 from .reader_config import QuestionsSection, ReaderConfig
 from .reader_search import Trial, designs_of, search
 

@@ -39,9 +39,9 @@ def retrieve(
 ) -> None:
     """Rank parts of documents for each of QUESTIONS by cosine, untrained, BM25 beside.
 
-    Sections of a manual (HITS@K), sentences of a document (TechQA's HA_F1), or clauses of contracts (CUAD's AUPR and
-    precision at 80 % recall): the fields of QUESTIONS say which. ENCODERs are folders, hub names or quickstart; give a
-    domain encoder and the one it was trained from.
+    Sections of a manual (HITS@K, and ROUGE-L of the answer), sentences of a document (TechQA's scores), or clauses of
+    contracts (CUAD's AUPR and precision at 80 % recall): the fields of QUESTIONS say which. ENCODERs are folders, hub
+    names or quickstart; give a domain encoder and the one it was trained from.
     """
     from ..corpus import read
     from ..corpus.asked import read_ranking

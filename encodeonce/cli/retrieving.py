@@ -6,32 +6,39 @@ Axes: T different texts   D width   N parts of one question's document
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from ..corpus.asked import Asked, Part, Ranking
+from ..corpus.text import sentences
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..metrics.cuad import Clause, cuad
-from ..metrics.techqa import Spans, hits, techqa
+from ..metrics.rouge import rouge_l, rouge_words
+from ..metrics.techqa import NO_ANSWER, Span, Spans, best_threshold, hits, techqa
 from ..retrieval.bm25 import BM25
 from ..types import Document, Passage
 from .steps import recorded
 
-__all__ = ["KEPT", "ranked_by", "retrieved", "scores_of"]
+__all__ = ["KEPT", "answer_scores", "by_vectors", "ranked_by", "retrieved", "scores_of"]
 
 log = logging.getLogger("encodeonce")
 
 KEPT = 20
 """Parts of a question that are kept, as in CUAD's and TechQA's scripts."""
 HITS = (1, 3, 5)
+WORDS = 100
+"""Of an answer that ROUGE-L looks at, as in S10's script."""
 POINTS = 100
 """Thresholds of a curve where scores are no probabilities."""
 
 Ranked = list[tuple[Part, float]]
+Rank = Callable[[Sequence[Asked]], list[Ranked]]
 
 
 def retrieved(ranking: Ranking, encoders: Sequence[str], pooling: str, compute: str) -> dict[str, dict[str, Any]]:
@@ -42,24 +49,21 @@ def retrieved(ranking: Ranking, encoders: Sequence[str], pooling: str, compute: 
     found = {}
     for name, encoder in [("BM25", None), *zip(names, encoders, strict=True)]:
         began = time.perf_counter()
-        ranked = (
-            _by_words(ranking.questions)
-            if encoder is None
-            else ranked_by(
-                _vectors(
-                    Pooled(Pretrained(encoder, compute=compute), "text", pooling, normalize=True), ranking.questions
-                ),
-                ranking.questions,
-            )
-        )
-        found[name] = {**scores_of(ranking, ranked), "seconds": round(time.perf_counter() - began, 2)}
+        rank: Rank = _by_words
+        if encoder is not None:
+            rank = partial(by_vectors, Pooled(Pretrained(encoder, compute=compute), "text", pooling, normalize=True))
+        ranked = rank(ranking.questions)
+        scores = {**scores_of(ranking, ranked), **answer_scores(ranking, ranked, rank)}
+        found[name] = {**scores, "seconds": round(time.perf_counter() - began, 2)}
         log.info("%s: %s", name, found[name])
     return found
 
 
 def scores_of(ranking: Ranking, ranked: Sequence[Ranked]) -> dict[str, float]:
-    """Sections: HITS@K. Sentences: TechQA's HA_F1@1 and @5 in characters. Clauses: CUAD's area under the
-    precision-recall curve and precision at 80 % recall, at thresholds that let through from 1 to all parts kept."""
+    """Sections: HITS@K. Sentences, in characters: TechQA's HA_F1@1 and @5, F1 of all questions with nothing withheld,
+    and at the threshold that is best for these very questions (a cosine has no null score, so there is no threshold of
+    its own). Clauses: CUAD's area under the precision-recall curve and precision at 80 % recall, at thresholds that
+    let through from 1 to all parts kept."""
     questions = ranking.questions
     if ranking.form == "sections":
         gold, ids = [one.gold[0] for one in questions], [[part.id for part, _ in one] for one in ranked]
@@ -69,8 +73,10 @@ def scores_of(ranking: Ranking, ranked: Sequence[Ranked]) -> dict[str, float]:
         for one, own in zip(questions, ranked, strict=True):
             places = tuple((one.document, part.start, part.stop) for part, _ in own)
             spans.append(Spans(places, tuple(score for _, score in own)))
-        found = techqa(spans, [_whole(one) for one in questions])
-        return {key: found[key] for key in ("ha_f1@1", "ha_f1@5")}
+        due = [_whole(one) for one in questions]
+        threshold, best = best_threshold(spans, due)
+        log.info("best_f1 withholds answers under %.3f, the best threshold for these questions", threshold)
+        return {**techqa(spans, due), "best_f1": best}
     clauses = [
         Clause(one.gold, tuple((part.text, score) for part, score in own), one.query == "Parties")
         for one, own in zip(questions, ranked, strict=True)
@@ -79,8 +85,29 @@ def scores_of(ranking: Ranking, ranked: Sequence[Ranked]) -> dict[str, float]:
     return {"aupr": curve.aupr, "precision@80": curve.precision_at_80}
 
 
-def _whole(one: Asked) -> tuple[str, int, int]:
-    """From the first sentence of the answer to its last."""
+def answer_scores(ranking: Ranking, ranked: Sequence[Ranked], rank: Rank) -> dict[str, float]:
+    """Sections whose questions have an answer: mean ROUGE-L, over the first 100 words of both, of the answer and the
+    best sentence of the section that was found first, right or wrong; nothing for others."""
+    known = [(one, own[:1]) for one, own in zip(ranking.questions, ranked, strict=True) if one.answer]
+    if ranking.form != "sections" or not known:
+        return {}
+    again = [replace(one, parts=_cut(first[0][0]), gold=()) for one, first in known if first]
+    found = [
+        rouge_l(*(rouge_words(text, WORDS) for text in (one.answer, own[0][0].text if own else "")))
+        for one, own in zip(again, rank(again), strict=True)
+    ]
+    return {"rouge_l": 100 * sum(found) / len(known)}
+
+
+def _cut(section: Part) -> tuple[Part, ...]:
+    """Its sentences."""
+    return tuple(Part(str(n), section.text[start:stop]) for n, (start, stop) in enumerate(sentences(section.text)))
+
+
+def _whole(one: Asked) -> Span:
+    """From the first sentence of the answer to its last; NO_ANSWER where there is none."""
+    if not one.gold:
+        return NO_ANSWER
     own = [part for part in one.parts if part.id in one.gold]
     return one.document, min(part.start for part in own), max(part.stop for part in own)
 
@@ -112,6 +139,11 @@ def _by_words(questions: Sequence[Asked]) -> list[Ranked]:
         (own,) = indices[id(one.parts)].find([one.query], KEPT)
         found.append([(one.parts[int(hit.passage)], hit.score) for hit in own])
     return found
+
+
+def by_vectors(source: Pooled, questions: Sequence[Asked]) -> list[Ranked]:
+    """By cosine."""
+    return ranked_by(_vectors(source, questions), questions)
 
 
 def _vectors(source: Pooled, questions: Sequence[Asked]) -> Callable[[Asked], Float[np.ndarray, " N"]]:

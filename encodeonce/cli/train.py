@@ -57,9 +57,9 @@ def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...
 
 
 def _save(config: "Config", material: "Material", done: "Trained", settings: "Settings", run: Path) -> None:
+    from ..report.results import command_line
     from ..serve.bundle import Run, save
     from .config import to_toml
-    from .learning import command_line
 
     training = {
         "settings": settings.to_json(),

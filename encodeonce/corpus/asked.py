@@ -2,8 +2,10 @@
 
 Three forms, told apart by the fields of the questions' file (JSON lines or an array):
 
-sections   `question`, `section_path`; the documents are sections: `section_path`, `text`, perhaps `title` (S10)
-sentences  `question`, `sentences`: each with `text`, `start`, `end`, and `answer`, true in those of the answer (TechQA)
+sections   `question`, `section_path`, perhaps `answer`; the documents are sections: `section_path`, `text`, perhaps
+           `title` (S10)
+sentences  `question`, `sentences`: each with `text`, `start`, `end`, and `answer`, true in those of the answer: a
+           question may have none (TechQA)
 clauses    `contract`, `category`, `spans` with `text`; the documents are contracts: `id`, `text` (CUAD). Every category
            of the file is asked of every contract; where there is no row it has no such clause.
 """
@@ -40,12 +42,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`gold` are ids of parts (clauses: texts, none where there is no such clause); `document` is where they are of."""
+    """`gold` are ids of parts (clauses: texts, none where there is no such clause); `document` is where they are of,
+    `answer` what is to be said, where the file has it."""
 
     query: str
     document: str
     parts: tuple[Part, ...]
     gold: tuple[str, ...]
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def _sentences(rows: Objects) -> Ranking:
             parts.append(Part(str(n), one["text"], one["start"], one["end"]))
             gold += [str(n)] if one.get("answer") else []
         questions.append(Asked(row["question"], str(row.get("id", number)), tuple(parts), tuple(gold)))
-    kept = tuple(one for one in questions if one.gold)
+    kept = tuple(one for one in questions if one.parts)
     return Ranking("sentences", kept, len(questions) - len(kept))
 
 
@@ -120,7 +124,10 @@ def _sections(rows: Objects, documents: Sequence[Document]) -> Ranking:
             text = f"{document.meta.get('title', '')}\n{document.text}".strip()
             parts.append(Part(_joined(path), text))
     shared, known = tuple(parts), {part.id for part in parts}
-    asked = [Asked(row["question"], "", shared, (_joined(row["section_path"]),)) for row in rows.values]
+    asked = [
+        Asked(row["question"], "", shared, (_joined(row["section_path"]),), str(row.get("answer") or ""))
+        for row in rows.values
+    ]
     kept = tuple(one for one in asked if one.gold[0] in known)
     return Ranking("sections", kept, len(asked) - len(kept))
 

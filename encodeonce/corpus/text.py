@@ -17,7 +17,7 @@ from ..types import Document
 from ._files import BOM, Target, body, lines, stem, write_text
 from ._format import Format
 
-__all__ = ["FORMATS", "UNITS", "read", "sentences", "split", "with_sentences", "words", "write"]
+__all__ = ["FORMATS", "UNITS", "paragraphs", "read", "sentences", "split", "with_sentences", "words", "write"]
 
 UNITS = ("line", "paragraph", "sentence")
 
@@ -80,6 +80,7 @@ BEFORE_NUMBERS = frozenset(
 
 _END = re.compile(r"""(?P<cjk>[。！？｡]+)[”’"'」』）)\]]*|(?P<end>[.!?…]+)[”’"'»)\]]*(?=\s)""")
 _HARD = re.compile(r"\n[ \t\r\f\v]*\n|\n(?=[ \t]*(?:[•‣◦▪·*–—-]|\(?\d{1,3}[.)])[ \t])")
+_BLANK = re.compile(r"\n[ \t\r\f\v]*\n")
 _LAST = re.compile(r"[^\s(\[\"'“‘«]+$")
 _OPENING = "\"'“‘«([¿¡"
 
@@ -100,6 +101,18 @@ def sentences(text: str) -> list[tuple[int, int]]:
                 start = match.end()
         found.append((start, hard[0]))
         start = hard[0]
+    return [span for span in (_stripped(text, *span) for span in found) if span[0] < span[1]]
+
+
+def paragraphs(text: str) -> list[tuple[int, int]]:
+    """Spans of the paragraphs of a text: what stands between blank lines, or, in a text without any, its lines."""
+    found, start = [], 0
+    inside = text.strip()
+    divider = _BLANK if _BLANK.search(inside) else re.compile("\n")
+    for match in divider.finditer(text):
+        found.append((start, match.start()))
+        start = match.end()
+    found.append((start, len(text)))
     return [span for span in (_stripped(text, *span) for span in found) if span[0] < span[1]]
 
 

@@ -8,10 +8,11 @@ for gold and prediction, and the result says which.
 from collections import Counter
 from collections.abc import Sequence
 
+from ..errors import ConfigError
 from ..spans import to_spans
-from .accuracy import paired, ratio
+from .accuracy import paired, ratio, same_number
 
-__all__ = ["SpanScores", "span_scores", "spans_per_type"]
+__all__ = ["SpanScores", "all_pieces", "span_scores", "spans_per_type"]
 
 Tags = Sequence[Sequence[str]]
 
@@ -47,6 +48,22 @@ def span_scores(gold: Tags, predicted: Tags, *, scheme: str = "IOB2", strict: bo
         defined = [value for values in types.values() if (value := values[name]) is not None]
         scores[f"macro_{name}"] = sum(defined) / len(defined) if defined else None
     return SpanScores(scores, f"strict {scheme}" if strict else "lenient (conlleval)")
+
+
+def all_pieces(tags: Tags, pieces: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
+    """Each word's tag once for each of its pieces, [items][words]: what `span_scores` of both sides then gives is the
+    score of programs that label every piece, where a B- word of three pieces is three entities (spec A12).
+
+    Beside the score of first pieces, for comparison with such published values; a word has at least one piece. Raises
+    ConfigError where the two differ in shape, or a word has none.
+    """
+    same_number(tags, pieces)
+    found = []
+    for index, (own, counts) in enumerate(zip(tags, pieces, strict=True)):
+        if len(own) != len(counts) or min(counts, default=1) < 1:
+            raise ConfigError(f"item {index}: {len(own)} tags, pieces {list(counts)}: at least one piece a word.")
+        found.append(tuple(tag for tag, n in zip(own, counts, strict=True) for _ in range(n)))
+    return found
 
 
 def spans_per_type(

@@ -18,7 +18,7 @@ from .table import Score
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Heat", "changed", "cost", "heat", "improvement"]
+__all__ = ["Heat", "cost", "drawable", "heat", "improvement"]
 
 INK = "#22272e"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6e7681", "#882255", "#999933", "#22272e")
@@ -167,29 +167,6 @@ def cost(
     return saved(figure, path)
 
 
-def changed(values: Mapping[str, Mapping[str, float]], path: Path, title: str = "Relative change of weights") -> Path:
-    """encoder -> group of weights -> relative L1 change, as bars on a logarithmic axis (FastDoc's Figure 2). A group
-    that did not change has no bar."""
-    groups = list(dict.fromkeys(group for by in values.values() for group in by))
-    figure = new_figure((1.6 + 1.1 * len(groups), 3.6))
-    axis = figure.subplots()
-    width = 0.8 / len(values)
-    for e, (encoder, by) in enumerate(values.items()):
-        places = [g + (e - (len(values) - 1) / 2) * width for g, group in enumerate(groups) if by.get(group)]
-        heights = [by[group] for group in groups if by.get(group)]
-        axis.bar(places, heights, 0.88 * width, color=COLOURS[e % len(COLOURS)], label=encoder)
-    axis.set_yscale("log")
-    axis.set_xticks(range(len(groups)), groups, fontsize=9)
-    axis.set_ylabel("sum |W' - W| / sum |W|", fontsize=9, color=INK)
-    bare(axis)
-    axis.tick_params(labelsize=9)
-    axis.grid(axis="y", color="#e6e8eb", linewidth=0.8)
-    axis.set_axisbelow(True)
-    figure.legend(loc="outside lower center", ncols=min(len(values), 4), frameon=False, fontsize=9)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    return saved(figure, path)
-
-
 def new_figure(size: tuple[float, float]) -> "Figure":
     """An empty figure in inches, laid out tightly."""
     try:
@@ -199,8 +176,17 @@ def new_figure(size: tuple[float, float]) -> "Figure":
     return Figure(figsize=size, dpi=150, layout="constrained")
 
 
+def drawable(path: Path) -> None:
+    """What cannot become a picture is refused before the work behind it: ConfigError for an ending that matplotlib does
+    not write, MissingExtra without matplotlib."""
+    known = new_figure((1.0, 1.0)).canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".").lower() not in known:
+        raise ConfigError(f"{path}: a picture ends in one of {', '.join(f'.{ending}' for ending in sorted(known))}.")
+
+
 def saved(figure: "Figure", path: Path) -> Path:
     """Written on white; folders are made."""
+    drawable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, facecolor="white")
     return path

@@ -8,7 +8,9 @@ import logging
 import math
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
@@ -19,7 +21,18 @@ from typing import Any
 from ..errors import DataError
 from ..train.atomic import write_bytes
 
-__all__ = ["ResultsRow", "append_row", "append_rows", "latest", "now", "read_rows", "surroundings", "write_rows"]
+__all__ = [
+    "ResultsRow",
+    "append_row",
+    "append_rows",
+    "command_line",
+    "latest",
+    "now",
+    "provenance",
+    "read_rows",
+    "surroundings",
+    "write_rows",
+]
 
 log = logging.getLogger("encodeonce")
 
@@ -176,6 +189,28 @@ def surroundings(device: str = "cpu") -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "torch": metadata.version("torch"),
     }
+
+
+def provenance(started: str, device: str = "cpu") -> dict[str, Any]:
+    """What a results file says of how it was made: `surroundings`, when that `started`, and the command."""
+    return {**surroundings(device), "started": started, "command": command_line()}
+
+
+def command_line() -> str:
+    """The command that is running, with the last part of every absolute path: no place of this machine is recorded. A
+    script of this checkout is named from the project's folder."""
+    words, home = [_without_place(word) for word in sys.argv[1:]], Path(__file__).resolve().parents[2]
+    script = Path(sys.argv[0]).resolve()
+    if script.suffix == ".py" and script.is_relative_to(home) and not script.is_relative_to(home / "encodeonce"):
+        return shlex.join(["python", script.relative_to(home).as_posix(), *words])
+    return shlex.join(["encodeonce", *words])
+
+
+def _without_place(word: str) -> str:
+    name, equals, value = word.partition("=")
+    if equals and Path(value.strip("\"'")).is_absolute():
+        return f"{name}={Path(value.strip(chr(34) + chr(39))).name}"
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _commit() -> str | None:

@@ -321,6 +321,12 @@ def at(found: Any, keys: tuple[str, ...]) -> str:
     return "not run" if found is None else f"{found:.2f}"
 
 
+def said(found: dict[str, Any], key: str) -> str:
+    """What a results file says of its making, or each of its parts where these were measured one by one."""
+    parts = [found] if "commit" in found else [part for part in found.values() if isinstance(part, dict)]
+    return ", ".join(dict.fromkeys(str(part[key]) for part in parts if part.get(key)))
+
+
 def speed() -> list[str]:
     """The ratios beside what was aimed at, the tables of encoding, and where every part stands."""
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
@@ -333,12 +339,7 @@ def speed() -> list[str]:
         for what, goal, stem, keys in GOALS
     ]
     made_by = [
-        [
-            f"`{path.relative_to(ROOT)}`",
-            str(one.get("commit")),
-            str(one.get("started", "")),
-            str(one.get("machine")),
-        ]
+        [f"`{path.relative_to(ROOT)}`", said(one, "commit"), said(one, "started"), said(one, "machine")]
         for path, one in [
             *((path, found[path.stem]) for path in files),
             *((EPYC / f"{stem}.json", one) for stem, one in others.items()),

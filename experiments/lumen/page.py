@@ -1,4 +1,5 @@
-"""The tables and the curve of this folder's rows: `python experiments/lumen/page.py` writes table.md and curve.png.
+"""The tables and the curve of this folder's rows: `python experiments/lumen/page.py` writes curve.png, and the tables
+between the two marks of docs/methods/lumen.md.
 
 Means with standard deviations over seeds; "gap closed" is (LUMEN - memory) / (FiD - memory), of exact match. A step of
 the curve is the mean over seeds of the difference between two depths with the same seed, with its standard error.
@@ -12,6 +13,8 @@ from statistics import mean, stdev
 from encodeonce.report.results import ResultsRow, latest, read_rows
 
 HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "methods" / "lumen.md"
+START, END = "<!-- figures: written by page.py -->\n", "<!-- end of figures -->"
 INK, BLUE, ORANGE = "#22272e", "#0072B2", "#E69F00"
 
 Values = Mapping[int | None, float]
@@ -73,7 +76,7 @@ def table(rows: Sequence[ResultsRow]) -> str:
     between = ["| data | encoder | live | seeds | exact match, and its standard error |", "| --- " * 5 + "|"]
     times = ["| encoder | variant | training step, % of FiD | answering, % of FiD |", "| --- " * 4 + "|"]
     for (dataset, encoder), cells in grouped(rows).items():
-        for (split, variant), by in cells.by.items():
+        for (split, variant), by in sorted(cells.by.items(), key=lambda cell: (cell[0][0] != "test", cell[0][1])):
             if split == "timing":
                 ratios = [next(iter(by[name].values())) for name in ("train_ratio", "answer_ratio")]
                 times.append(f"| {encoder} | {variant} | {ratios[0]:.0f} | {ratios[1]:.0f} |")
@@ -121,12 +124,24 @@ def spread(values: Values) -> float:
     return stdev(values.values()) if len(values) > 1 else 0.0
 
 
+def made(rows: Sequence[ResultsRow]) -> str:
+    """Where, when and by which commands."""
+    machines = dict.fromkeys(f"{row.machine}, {row.threads} thread(s), torch {row.torch}" for row in rows)
+    commits, commands = (dict.fromkeys(getattr(row, name) or "" for row in rows) for name in ("commit", "command"))
+    first, last = min(row.started or "" for row in rows), max(row.started or "" for row in rows)
+    lines = "\n".join(f"    {command}" for command in sorted(commands) if command)
+    return f"{'; '.join(machines)}; commit {', '.join(commits)}; {first} to {last}.\n\n{lines}\n"
+
+
 def main() -> None:
     rows = [row for path in sorted(HERE.glob("*.jsonl"), reverse=True) for row in read_rows(path)]
     if not rows:
         raise SystemExit("no row yet: run experiments/lumen/run first.")
-    (HERE / "table.md").write_text(table(rows))
     curve(rows, HERE / "curve.png")
+    picture = "```{image} ../../experiments/lumen/curve.png\n:alt: exact match by live blocks\n```\n"
+    before, start, rest = PAGE.read_text(encoding="utf-8").partition(START)
+    _, end, after = rest.partition(END)
+    PAGE.write_text(before + start + "\n".join(["", table(rows), picture, made(rows)]) + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

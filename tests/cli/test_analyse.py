@@ -1,14 +1,22 @@
-"""`analyse`: weights and vectors of an encoder beside those of its base."""
+"""`analyse`: weights and vectors of an encoder beside those of its base; what its documents have in common."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
-from .conftest import Run
+from ..encoders.conftest import checkpoint
+from .conftest import LEXICON, Run
 from .test_pretrain import articles
+
+__all__ = ["checkpoint"]
+
+PNG = b"\x89PNG"
 
 
 def doubled(base: Path, folder: Path) -> Path:
@@ -20,26 +28,173 @@ def doubled(base: Path, folder: Path) -> Path:
     return folder
 
 
-def test_weights_and_vectors_beside_the_base(run: Run, tiny: Path, tmp_path: Path) -> None:
+def test_weights(run: Run, tiny: Path, tmp_path: Path) -> None:
+    other = doubled(tiny, tmp_path / "run" / "encoder")
+    found = json.loads(run("analyse", "weights", tiny, other, "-o", "change.png", "--json").stdout)["run"]
+    assert found["query"] == [pytest.approx(1), pytest.approx(1)]
+    assert found["key"] == found["dense"] == [0, 0]
+    assert (tmp_path / "change.png").read_bytes().startswith(PNG)
+    assert "1.00e+00" in run("analyse", "weights", tiny, other).stdout
+    twice = run("analyse", "weights", tiny, other, other, code=1)
+    assert "two encoders of one name" in twice.stderr
+
+
+def test_agreement_of_documents_vectors(run: Run, tiny: Path, tmp_path: Path) -> None:
     articles(tmp_path / "articles.jsonl", 20)
     other = doubled(tiny, tmp_path / "run" / "encoder")
-    given = ("-d", "articles.jsonl", "--sentence-encoder", tiny, "--limit", "12")
-    found = json.loads(run("analyse", tiny, other, *given, "-o", "change.png", "--json").stdout)
-    groups = found["change"]["run"]
-    assert groups["query"] == [pytest.approx(1), pytest.approx(1)]
-    assert groups["key"] == groups["dense"] == [0, 0]
-    assert (tmp_path / "change.png").read_bytes().startswith(b"\x89PNG")
-    assert list(found["agreement"]) == [
-        "base: pieces, sentences",
-        "run: pieces, base's pieces",
-        "run: pieces, sentences",
-    ]
-    own = found["agreement"]["run: pieces, base's pieces"]
+    given = ("agreement", tiny, other, "-d", "articles.jsonl", "--sentence-encoder", tiny, "--limit", "12")
+    found = json.loads(run("analyse", *given, "-o", "documents.png", "--json").stdout)
+    assert (tmp_path / "documents.png").read_bytes().startswith(PNG)
+    assert list(found) == ["base: pieces, sentences", "run: pieces, base's pieces", "run: pieces, sentences"]
+    own = found["run: pieces, base's pieces"]
     assert own["documents"] == 12
     assert 0.5 < own["pearson"] < 1
     assert own["groups_of_first"] is not None
-    text = run("analyse", tiny, other).stdout
-    assert "1.00e+00" in text
-    assert "agreement" not in text
-    refused = run("analyse", tiny, other, "--sentence-encoder", tiny, code=1)
-    assert "give --documents" in refused.stderr
+    text = run("analyse", "agreement", tiny, other, "-d", "articles.jsonl", "--path", "none").stdout
+    assert "run: pieces, base's pieces" in text
+    assert "run: pieces, sentences" not in text
+
+
+def test_masking_is_the_correlation_of_what_transformers_says(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Two heads over one base: every sentence by transformers, Spearman by scipy."""
+    from scipy.stats import spearmanr
+    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+    from encodeonce.methods.fastdoc.hiding import targets_of
+    from encodeonce.methods.fastdoc.masking import Window
+
+    tokenizer, models = AutoTokenizer.from_pretrained(tiny), []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        shutil.copytree(tiny, tmp_path / f"m{seed}")
+        models.append(BertForMaskedLM(BertConfig.from_pretrained(tiny)).eval())
+        models[-1].save_pretrained(tmp_path / f"m{seed}")
+        settings = json.loads((tiny / "tokenizer_config.json").read_text())
+        (tmp_path / f"m{seed}" / "tokenizer_config.json").write_text(json.dumps({**settings, "mask_token": "[MASK]"}))
+    nouns = LEXICON["NOUN"]
+    sentences = [f"the {a} sees a {b} ." for a in nouns[:3] for b in nouns[2:]] + ["cat"]
+    rows = [{"text": s.capitalize(), "id": str(i)} for i, s in enumerate([*sentences, "tree " * 40])]
+    (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ("masking", "m1", "m2", "-d", "s.jsonl", "--seed", "5", "-o", "masking.png", "--json")
+    said = json.loads(run("analyse", *given).stdout)
+    assert said["longer_than_the_window"] == 1
+    (found,) = said["pairs"].values()
+    assert list(said["pairs"]) == ["base, m2"]
+    assert (found["sentences"], found["skipped"]) == (9, 1)
+    assert (tmp_path / "masking.png").read_bytes().startswith(PNG)
+
+    order = np.random.default_rng(5).permutation(len(rows))
+    texts = [rows[i]["text"] for i in order if len(rows[i]["text"].split()) < 30]
+    ids = [np.array(tokenizer(text)["input_ids"]) for text in texts]
+    windows = [Window(one, np.array([-1, *range(len(one) - 2), -1]), "") for one in ids]
+    both = []
+    for model in models:
+        own = []
+        for one, target in zip(ids, targets_of(windows, 5), strict=True):
+
+            def chance(
+                *hidden: int, one: np.ndarray = one, target: int = target, model: torch.nn.Module = model
+            ) -> float:
+                shown = torch.from_numpy(one.copy())[None]
+                shown[0, list(hidden)] = tokenizer.mask_token_id
+                with torch.no_grad():
+                    return float(model(shown).logits[0, target].softmax(0)[int(one[target])])
+
+            alone = chance(target)
+            own.append([chance(target, j) - alone for j in range(1, len(one) - 1) if j != target])
+        both.append([deltas for deltas in own if deltas])
+    due = [float(spearmanr(a, b).statistic) for a, b in zip(*both, strict=True)]
+    assert found["by_sentence"] == pytest.approx(np.mean(due), abs=0.05)
+    pooled = spearmanr([x for row in both[0] for x in row], [x for row in both[1] for x in row]).statistic
+    assert found["pooled"] == pytest.approx(pooled, abs=0.02)
+    same = json.loads(run("analyse", "masking", "m1", "m1", "-d", "s.jsonl", "--json").stdout)["pairs"]["base, m1"]
+    assert (same["pooled"], same["by_sentence"]) == pytest.approx((1, 1))
+
+
+def test_masking_needs_one_tokenizer(run: Run, checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    articles(tmp_path / "articles.jsonl", 6)
+    two = [checkpoint(family, masked=True) for family in ("bert", "roberta")]
+    refused = run("analyse", "masking", *two, "-d", "articles.jsonl", code=1)
+    assert "has another tokenizer or window than the base" in refused.stderr
+    without = run("analyse", "masking", checkpoint("bert"), checkpoint("bert"), "-d", "articles.jsonl", code=1)
+    assert "the files hold no masked-language-model head" in without.stderr
+
+
+def test_paragraphs_of_similar_documents(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Against cosines of transformers' means, one pair at a time."""
+    articles(tmp_path / "articles.jsonl", 24)
+    given = ("paragraphs", tiny, "-d", "articles.jsonl", "--pairs", "15", "--levels", "1", "--unit", "sentence")
+    done = run("analyse", *given, "-o", "paragraphs.png", "--json")
+    assert "15 pairs of either kind" in done.stderr
+    assert (tmp_path / "paragraphs.png").read_bytes().startswith(PNG)
+    found = json.loads(done.stdout)[tiny.name]
+
+    from encodeonce.cli.analysing_pairs import paired
+    from encodeonce.corpus import read
+
+    from .test_retrieve import vectors
+
+    pairs = paired(read(tmp_path / "articles.jsonl"), "category_path", 1, 15, 0)
+    rows = [vectors(tiny, list(document.sentences)) for document in pairs.documents]
+    topics = [document.meta["category_path"][0] for document in pairs.documents]
+    scores: dict[str, list[float]] = {"similar": [], "dissimilar": []}
+    for anchor, positive, negative in pairs.drawn:
+        assert topics[anchor] == topics[positive] != topics[negative]
+        for name, other in (("similar", positive), ("dissimilar", negative)):
+            cosines = rows[anchor] @ rows[other].T
+            scores[name] += [*cosines.max(1), *cosines.max(0)]
+    for name, values in scores.items():
+        assert found[name]["n"] == len(values)
+        assert found[name]["mean"] == pytest.approx(np.mean(values), abs=1e-5)
+        assert found[name]["median"] == pytest.approx(np.median(values), abs=1e-5)
+    pairwise = [round(float(a - b), 5) for a in scores["similar"] for b in scores["dissimilar"]]
+    higher = np.mean([1.0 if d > 0 else 0.5 * (d == 0) for d in pairwise])
+    assert found["similar_higher"] == pytest.approx(higher, abs=0.01)
+    assert "higher than dissimilar" in run("analyse", *given).stdout
+    refused = run("analyse", "paragraphs", tiny, "-d", "articles.jsonl", "--path", "topic", code=1)
+    assert "--path topic: none of 24 documents has this field. There is: brand, category_path" in refused.stderr
+
+
+def test_windows_between_equal_inputs(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Pieces by their table, sentences by transformers' means, the nearest of equal ones; chance by its formula."""
+    articles(tmp_path / "articles.jsonl", 24)
+    given = ("windows", tiny, "-d", "articles.jsonl", "--pairs", "15", "--levels", "1")
+    done = run("analyse", *given, "-o", "windows.png", "--json")
+    assert (tmp_path / "windows.png").read_bytes().startswith(PNG)
+    found = json.loads(done.stdout)
+    assert list(found) == ["pieces", "sentences"]
+    assert list(found["pieces"]) == [
+        "similar", "dissimilar", "chance, similar", "chance, dissimilar", "similar_lower",
+    ]  # fmt: skip
+
+    from transformers import AutoModel, AutoTokenizer
+
+    from encodeonce.cli.analysing_pairs import window_lengths
+    from encodeonce.corpus import read
+
+    _, pairs = window_lengths(str(tiny), None, read(tmp_path / "articles.jsonl"), "category_path", 1, 15, None, 0)
+    tokenizer, table = AutoTokenizer.from_pretrained(tiny), AutoModel.from_pretrained(tiny).embeddings.word_embeddings
+    texts = [" ".join(document.sentences) for document in pairs.documents]
+    pieces = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert all(len(one) + 2 <= 32 for one in pieces), "beyond the window"
+    for k, name in ((1, "similar"), (2, "dissimilar")):
+        due, chance = [], []
+        for row in pairs.drawn:
+            one, two = pieces[row[0]], pieces[row[k]]
+            a, b = (torch.nn.functional.normalize(table.weight.detach()[ids]) for ids in (one, two))
+            cosines = (a @ b.T).numpy()
+            places = [np.flatnonzero(line > line.max() - 1e-6) for line in cosines]
+            due.append(np.mean([1 + np.abs(i - js).min() for i, js in enumerate(places)]))
+            chance.append(np.mean([1 + abs(i - j) for i in range(len(one)) for j in range(len(two))]))
+        assert found["pieces"][name]["n"] == 15
+        assert found["pieces"][name]["mean"] == pytest.approx(np.mean(due), abs=1e-5)
+        assert found["pieces"][f"chance, {name}"]["mean"] == pytest.approx(np.mean(chance), abs=1e-5)
+        assert 1 <= found["sentences"][name]["mean"] <= found["sentences"][name]["sd"] + 4
+    refused = run("analyse", *given, "--pieces", "400", "512", code=1)
+    assert "0 of 24 documents have 400 to 512 pieces; three are needed" in refused.stderr
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(run: Run, tiny: Path, tmp_path: Path) -> None:
+    refused = run("analyse", "weights", tiny, tiny, "-o", "change.jpig", code=1)
+    assert "change.jpig: a picture ends in one of" in refused.stderr
+    assert "Figure 2" in run("analyse", "weights", "--help").stdout

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -99,6 +100,9 @@ def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: 
         (["sample.hard_ratio=0.5"], 0, "is of rule = 'citations'; this is 'category'"),
         (["sample.topic_levels=2", "objective=triplet"], 0, "reads no classes"),
         (["sample.rule=rouge", "sample.shuffled=true"], 0, "would be no control"),
+        (["full=true", "objective=masked"], 0, "reads no sentences"),
+        (["full=true", "pooling=cls"], 0, "trains on means of pieces; pooling = 'cls'"),
+        (["full=true", "objective=probe", "budget=9s"], 0, "name the objective"),
         (["objective=maskt"], 0, "Did you mean 'masked'"),
         (["objective=masked"], 0, "hold no masked-language-model head"),
         (["data.split=brand", "data.held_out_name=none"], 0, "There is: 'b0', 'b1', 'b2'."),
@@ -258,3 +262,68 @@ def test_whole_documents_beyond_the_positions(run: Run, tiny: Path, tmp_path: Pa
     cut = json.loads(run("pretrain", path, "-o", "cut", "--set", "data.max_sentences=5", *few).stdout)
     assert cut["counts"]["shortened"] == 60
     assert cut["costs"]["positions"]["real"] == cut["costs"]["visits"] * 5
+
+
+def test_full_variant_trains_the_sentence_encoder_too(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """At first it is what stored vectors give; trained, both exports by transformers give the report's share."""
+    from transformers import AutoModel, AutoTokenizer
+
+    from encodeonce.cli.config import load
+    from encodeonce.cli.pretrain_config import PretrainConfig
+    from encodeonce.cli.pretraining import Job
+    from encodeonce.methods.fastdoc.measure import centred_share
+
+    path = config(tmp_path, tiny)
+    stored, full = (
+        json.loads(run("pretrain", path, "-o", name, "--set", f"full={name}", "--json").stdout)
+        for name in ("false", "true")
+    )
+    for key in ("sentences_centred", "pieces_centred"):
+        assert full["held_out"]["untouched"][key] == pytest.approx(stored["held_out"]["untouched"][key], abs=1e-3)
+    assert full["held_out"]["trained"] != stored["held_out"]["trained"]
+    assert full["costs"]["flops"]["encode"] == 0
+    assert full["costs"]["flops"]["train"] > 2 * stored["costs"]["flops"]["train"]
+    base = load_file(tiny / "model.safetensors")
+    both = [load_file(tmp_path / "true" / name / "model.safetensors") for name in ("encoder", "sentence-encoder")]
+    table = "embeddings.word_embeddings.weight"
+    assert torch.equal(both[0][table], base[table])
+    assert not torch.equal(both[1][table], base[table])
+    assert full["sentence_encoder"]["changed"] > 0
+
+    plan = Job(load(path, ("full=true",), model=PretrainConfig), tmp_path / "again").planned()
+    assert plan.held is not None
+    upper, lower = (AutoModel.from_pretrained(tmp_path / "true" / n).eval() for n in ("encoder", "sentence-encoder"))
+    tokenizer, vectors = AutoTokenizer.from_pretrained(tiny), []
+    with torch.no_grad():
+        for n in sorted(set(plan.held.tuples.ravel().tolist())):
+            ids = [tokenizer(s, return_tensors="pt")["input_ids"] for s in plan.material.held_out[n].sentences]
+            rows = torch.stack([lower(one).last_hidden_state[0].mean(0) for one in ids])
+            vectors.append(upper(inputs_embeds=rows[None]).last_hidden_state[0].mean(0).numpy())
+    due = centred_share(np.stack(vectors))
+    assert full["held_out"]["trained"]["sentences_centred"] == pytest.approx(due, abs=1e-4)
+
+
+def test_full_variant_pays_for_training_alone_and_leaves_long_sentences_out(
+    run: Run, tiny: Path, tmp_path: Path
+) -> None:
+    path = config(tmp_path, tiny)
+    with (tmp_path / "articles.jsonl").open("a") as file:
+        row = {"id": "long", "text": "cat " * 40, "category_path": ["animals", "kind 1"], "brand": "b0"}
+        file.write(json.dumps(row) + "\n")
+    given = ("--set", "full=true", "--json")
+    whole = json.loads(run("pretrain", path, "-o", "whole", *given).stdout)
+    assert whole["counts"]["over_the_window"] == 1
+    budget = 0.5 * whole["costs"]["flops"]["train"]
+    half = json.loads(run("pretrain", path, "-o", "half", "--budget", f"{budget / 1e12:.9f}TFLOP", *given).stdout)
+    assert 20 <= half["tuples"] <= 30
+    assert 0.8 * budget < half["costs"]["flops"]["train"] < 1.15 * budget
+    timed = json.loads(run("pretrain", path, "-o", "timed", "--budget", "20s", *given).stdout)
+    assert timed["tuples"] >= 8
+
+
+def test_lora_changes_queries_and_values_alone(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Merged into the exported weights; everything else is the base's, bit for bit."""
+    run("pretrain", config(tmp_path, tiny), "-o", "out", "--set", "options.lora=2")
+    base, new = load_file(tiny / "model.safetensors"), load_file(tmp_path / "out/encoder/model.safetensors")
+    changed = {name.split("attention.self.")[-1] for name in base if not torch.equal(base[name], new[name])}
+    assert changed == {"query.weight", "value.weight"}

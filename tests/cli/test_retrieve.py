@@ -76,16 +76,57 @@ def test_sentences(run: Run, tiny: Path, tmp_path: Path) -> None:
         rows.append({"id": f"q{n}", "question": question, "sentences": sentences})
     found = scores(run, lines(tmp_path / "q.jsonl", rows), tiny)[tiny.name]
     best: dict[int, list[float]] = {1: [], 5: []}
-    for row in rows[:3]:
+    firsts = []
+    for row in rows:
         (asked, *own) = vectors(tiny, [row["question"], *texts])
-        order = np.argsort(-(np.stack(own) @ asked), kind="stable")
+        cosines = np.stack(own) @ asked
+        order = np.argsort(-cosines, kind="stable")
         gold = [s for s in row["sentences"] if s["answer"]]
+        if not gold:
+            firsts.append((cosines.max(), 0.0, 1.0))
+            continue
         whole = ("d", gold[0]["start"], gold[-1]["end"])
         f1 = [overlap_f1(("d", row["sentences"][i]["start"], row["sentences"][i]["end"]), whole) for i in order]
         for k, values in best.items():
             values.append(max(f1[:k]))
+        firsts.append((cosines.max(), f1[0], 0.0))
     assert found["ha_f1@1"] == pytest.approx(100 * np.mean(best[1]))
     assert found["ha_f1@5"] == pytest.approx(100 * np.mean(best[5]))
+    assert found["f1"] == pytest.approx(found["ha_f1@1"] * 3 / 4), "nothing is withheld"
+    thresholds = [-1.0, *(score + 1e-6 for score, _, _ in firsts)]
+    withheld = [np.mean([said if score >= t else held for score, said, held in firsts]) for t in thresholds]
+    assert found["best_f1"] == pytest.approx(100 * max(withheld))
+
+
+def test_the_answer_is_the_best_sentence_of_the_section_that_was_found(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """ROUGE-L by hand: the section of the first cosine, its sentence of the highest cosine, longest common words."""
+    texts = ["The cat sees a dog. The dog likes every house.", "A tree. The bird finds the tree often."]
+    documents = lines(tmp_path / "s.jsonl", [{"section_path": [str(n)], "text": t} for n, t in enumerate(texts)])
+    asked = [("a dog sees", "0", "The cat sees it."), ("the bird", "1", "the bird finds trees"), ("a tree", "1", "")]
+    rows = [{"question": q, "section_path": [p], "answer": a} for q, p, a in asked]
+    found = scores(run, lines(tmp_path / "q.jsonl", rows), tiny, "-d", documents)
+    cosines = vectors(tiny, [q for q, _, _ in asked]) @ vectors(tiny, texts).T
+    due = []
+    for row, (question, _, answer) in zip(cosines[:2], asked, strict=False):
+        parts = texts[int(row.argmax())].replace(". ", ".|").split("|")
+        near = vectors(tiny, parts) @ vectors(tiny, [question])[0]
+        said, gold = parts[int(near.argmax())].lower().split(), answer.lower().split()
+        common = max(
+            len(own)
+            for n in range(2 ** len(said))
+            if is_within(own := [w for i, w in enumerate(said) if n >> i & 1], gold)
+        )
+        due.append(2 * common / (len(said) + len(gold)))
+    assert found[tiny.name]["rouge_l"] == pytest.approx(100 * np.mean(due))
+    assert found["BM25"]["rouge_l"] > 0
+    unasked = lines(tmp_path / "n.jsonl", [{"question": "never", "section_path": ["0"], "answer": "never"}])
+    assert scores(run, unasked, tiny, "-d", documents)["BM25"]["rouge_l"] == 0, "no common word, so no section"
+
+
+def is_within(words: list[str], others: list[str]) -> bool:
+    """Whether words stand in this order among the others."""
+    rest = iter(others)
+    return all(word in rest for word in words)
 
 
 def contracts(tmp_path: Path) -> tuple[Path, Path]:

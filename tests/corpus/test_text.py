@@ -121,3 +121,22 @@ def test_predictions_for_text(tmp_path: Path) -> None:
         write(out, path, {"tag": [["V"], ["V"]]})
     with pytest.raises(DataError, match="has values for 1 texts; there are 2"):
         write(out, path, {"label": ["yes"]})
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts"),
+    [
+        ("one\ntwo\n \t\nthree\n\n\nfour", ["one\ntwo", "three", "four"]),
+        ("one\ntwo\n", ["one", "two"]),
+        ("\n\n one line \n\n", ["one line"]),
+        ("  \n ", []),
+    ],
+)
+def test_paragraphs_stand_between_blank_lines_or_are_lines(whole: str, parts: list[str]) -> None:
+    assert [whole[start:stop] for start, stop in text.paragraphs(whole)] == parts
+
+
+@given(RANDOM)
+@settings(max_examples=200, deadline=None)
+def test_paragraphs_lose_no_character(whole: str) -> None:
+    check_spans(whole, text.paragraphs(whole))

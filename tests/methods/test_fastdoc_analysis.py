@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from encodeonce.errors import DataError
-from encodeonce.methods.fastdoc.analysis import change, perturbation, window_length
+from encodeonce.methods.fastdoc.analysis import change, paragraph_similarity, perturbation, window_length
 from encodeonce.methods.fastdoc.fastdoc import FastDoc
 from encodeonce.methods.fastdoc.measure import by_sentences, centred_share, triplet_accuracy
 from encodeonce.methods.fastdoc.objective import Objective
@@ -39,6 +39,19 @@ def test_fd18_window_length() -> None:
     assert window_length(vectors, vectors[::-1]) == pytest.approx(due)
     with pytest.raises(DataError, match="both need one"):
         window_length(vectors, vectors[:0])
+    repeated = vectors[[0, 1, 2, 0, 1, 0, 3]]
+    assert window_length(repeated, repeated) == 1, "a piece that stands three times is nearest to itself"
+    assert window_length(vectors[:3], vectors[[5, 1, 1, 0, 2]]) == pytest.approx(1 + (3 + 0 + 2) / 3)
+
+
+def test_every_paragraph_of_both_documents_has_its_nearest() -> None:
+    one, two = np.random.default_rng(1).normal(size=(3, 6)), np.random.default_rng(2).normal(size=(5, 6))
+
+    def cosine(a: np.ndarray, b: np.ndarray) -> float:
+        return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+    due = [max(cosine(a, b) for b in two) for a in one] + [max(cosine(a, b) for a in one) for b in two]
+    np.testing.assert_allclose(paragraph_similarity(one, two), due, atol=1e-12)
 
 
 def test_fd19_a_model_agrees_with_itself_and_single_pieces_are_skipped() -> None:
@@ -46,7 +59,7 @@ def test_fd19_a_model_agrees_with_itself_and_single_pieces_are_skipped() -> None
     rows = [generator.normal(size=n).tolist() for n in (5, 8, 1, 0, 4)]
     same = perturbation(rows, rows)
     assert (same.pooled, same.by_sentence) == pytest.approx((1, 1))
-    assert (same.sentences, same.skipped) == (3, 2)
+    assert (len(same.of_sentences), same.skipped) == (3, 2)
     other = perturbation(rows, [[-x for x in row] for row in rows])
     assert other.by_sentence == pytest.approx(-1)
     with pytest.raises(DataError, match="none of 1 sentences"):

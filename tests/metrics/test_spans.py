@@ -12,7 +12,7 @@ from seqeval.scheme import IOB2, IOBES
 
 from encodeonce.corpus import read
 from encodeonce.errors import ConfigError, DataError
-from encodeonce.metrics.spans import span_scores, spans_per_type
+from encodeonce.metrics.spans import all_pieces, span_scores, spans_per_type
 
 IOB_TAGS = ["O", *(f"{p}-{t}" for p in "BI" for t in ("x", "y-z", "w"))]
 FULL_TAGS = ["O", *(f"{p}-{t}" for p in "BIES" for t in ("x", "y"))]
@@ -111,3 +111,21 @@ def test_gold_and_prediction_given_twice_do_not_raise_recall() -> None:
 
 def test_the_scores_are_a_plain_dict_for_json() -> None:
     assert json.loads(json.dumps(span_scores([["B-x"]], [["B-x"]])))["f1"] == 100.0
+
+
+def test_every_piece_labelled_by_hand_and_by_seqeval() -> None:
+    """A B- word of three pieces is three entities; perfect at word level, its pieces going on with I- score 0."""
+    gold, predicted = [["B-x", "I-x", "O", "B-y"]], [["B-x", "O", "O", "B-y"]]
+    pieces = [[3, 1, 1, 2]]
+    both = [all_pieces(side, pieces) for side in (gold, predicted)]
+    assert both[0] == [("B-x", "B-x", "B-x", "I-x", "O", "B-y", "B-y")]
+    found = span_scores(*both)
+    assert (found["gold"], found["predicted"], found["correct"]) == (5, 5, 4), "the third x is longer in gold"
+    assert found["f1"] == pytest.approx(100 * f1_score(*[[list(own) for own in side] for side in both]))
+    assert span_scores(all_pieces(gold, pieces), all_pieces(gold, pieces))["f1"] == 100
+    going_on = [("B-x", "I-x", "I-x")]
+    assert span_scores(all_pieces([["B-x"]], [[3]]), going_on)["f1"] == 0
+    with pytest.raises(ConfigError, match=r"item 0: 2 tags, pieces \[1\]"):
+        all_pieces([["O", "O"]], [[1]])
+    with pytest.raises(ConfigError, match="at least one piece a word"):
+        all_pieces([["O"]], [[0]])

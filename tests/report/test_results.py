@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from encodeonce.errors import DataError
-from encodeonce.report.results import ResultsRow, append_row, latest, read_rows, surroundings
+from encodeonce.report.results import ResultsRow, append_row, latest, provenance, read_rows, surroundings
 
 ROW = ResultsRow("e", "d", "upos", "tiny", "linear", "lr=0.001", 13, "test", "accuracy", 91.5)
 
@@ -73,6 +73,24 @@ def test_latest_keeps_the_last_measurement_of_a_cell() -> None:
         replace(ROW, value=2.0),
         replace(ROW, seed=21),
     ]
+
+
+def test_provenance_has_the_command_and_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script of the checkout by its place there, anything else is the command line; absolute paths by their end."""
+    home = Path(__file__).parents[2]
+    for script, name in ((home / "benchmarks/step.py", "python benchmarks/step.py"), ("/bin/encodeonce", "encodeonce")):
+        monkeypatch.setattr("sys.argv", [str(script), "--n", "3", "/secret/place/a b.conllu", "folder=/secret/x"])
+        found = provenance("2026-01-02T03:04:05+00:00")
+        assert found["command"] == f"{name} --n 3 'a b.conllu' folder=x"
+        assert found["started"] == "2026-01-02T03:04:05+00:00"
+        assert found.keys() - {"started", "command"} == surroundings().keys()
+
+
+def test_every_benchmark_says_how_it_was_made() -> None:
+    scripts = [
+        path for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py") if "__main__" in path.read_text()
+    ]
+    assert [path.name for path in scripts if "provenance(started)" not in path.read_text()] == []
 
 
 def test_surroundings_name_neither_host_nor_path() -> None:

@@ -1,6 +1,6 @@
 """How far two encoders are apart: parameters, what hiding a piece changes, which vectors are nearest (A14, A16).
 
-Axes: S vectors of one document   R of another   D width   M sentences
+Axes: S vectors of one document   R of another   D width   C scores of both, S + R
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,10 @@ from torch import Tensor
 
 from ...errors import DataError
 
-__all__ = ["GROUPS", "Perturbation", "change", "perturbation", "window_length"]
+__all__ = ["GROUPS", "Perturbation", "change", "paragraph_similarity", "perturbation", "window_length"]
+
+TIED = 1e-6
+"""Cosines nearer than this are equal: a piece that stands twice is as similar at both places, up to rounding."""
 
 GROUPS = {
     "query": ("query", ".q.", "q_lin", "query_proj"),
@@ -39,27 +42,47 @@ def change(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[st
             sums[key] = sums.get(key, np.zeros(3)) + row
     if not sums:
         raise DataError(f"no weight matrix of {', '.join(GROUPS)} among {len(before)} tensors.")
-    return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in sums.items()}
+    ordered = [(key, sums[key]) for key in (*GROUPS, "all") if key in sums]
+    return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in ordered}
 
 
 def window_length(one: Float[np.ndarray, "S D"], two: Float[np.ndarray, "R D"]) -> float:
-    """Mean of 1 + |i - j| over the vectors i of one document, j being the most similar (cosine) of the other."""
+    """Mean of 1 + |i - j| over the vectors i of one document, j being the most similar (cosine) of the other; of
+    equally similar ones the nearest, so that a document is 1 from itself whatever is repeated in it."""
+    cosines = _cosines(one, two)
+    best = cosines >= cosines.max(1, keepdims=True) - TIED
+    distance = np.abs(np.arange(len(one))[:, None] - np.arange(len(two))[None])
+    return float(np.mean(1 + np.where(best, distance, len(one) + len(two)).min(1)))
+
+
+def paragraph_similarity(one: Float[np.ndarray, "S D"], two: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " C"]:
+    """For each paragraph of both documents the cosine with the most similar one of the other (appendix G.4, Q1)."""
+    cosines = _cosines(one, two)
+    return np.concatenate([cosines.max(1), cosines.max(0)])
+
+
+def _cosines(one: Float[np.ndarray, "S D"], two: Float[np.ndarray, "R D"]) -> Float[np.ndarray, "S R"]:
+    """DataError where a document has no vector."""
     if not len(one) or not len(two):
-        raise DataError(f"window length of documents of {len(one)} and {len(two)} vectors: both need one.")
-    unit = [v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (one, two)]
-    nearest = (unit[0] @ unit[1].T).argmax(1)
-    return float(np.mean(1 + np.abs(np.arange(len(one)) - nearest)))
+        raise DataError(f"documents of {len(one)} and {len(two)} vectors are compared: both need one.")
+    wide = [vectors.astype(np.float64) for vectors in (one, two)]
+    unit = [v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in wide]
+    return unit[0] @ unit[1].T
 
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Spearman's correlation over all differences pooled, and its mean over sentences; sentences that were skipped
+    """Spearman's correlation over all differences pooled, and that of each sentence; sentences that were skipped
     because they have one piece, or no differences to rank."""
 
     pooled: float
-    by_sentence: float
-    sentences: int
+    of_sentences: tuple[float, ...]
     skipped: int
+
+    @property
+    def by_sentence(self) -> float:
+        """The mean over sentences."""
+        return float(np.mean(self.of_sentences))
 
 
 def perturbation(one: Iterable[Sequence[float]], two: Iterable[Sequence[float]]) -> Perturbation:
@@ -78,4 +101,4 @@ def perturbation(one: Iterable[Sequence[float]], two: Iterable[Sequence[float]])
     if not used:
         raise DataError(f"none of {len(pairs)} sentences has two pieces to compare.")
     pooled = spearman([x for a, _ in used for x in a], [x for _, b in used for x in b])
-    return Perturbation(pooled, float(np.mean([spearman(a, b) for a, b in used])), len(used), len(pairs) - len(used))
+    return Perturbation(pooled, tuple(spearman(a, b) for a, b in used), len(pairs) - len(used))

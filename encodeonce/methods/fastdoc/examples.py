@@ -20,7 +20,7 @@ from ...nn.packed import Packed
 from ...types import Document, Texts
 from .masking import Masked, Window
 
-__all__ = ["TASK", "DocumentBatch", "DocumentExamples", "SentencePieces"]
+__all__ = ["TASK", "DocumentBatch", "DocumentExamples", "SentencePieces", "too_long"]
 
 TASK = "documents"
 """The name under which tuples are scored."""
@@ -32,6 +32,24 @@ class SentencePieces:
 
     ids: Tensor
     lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, documents: Sequence[Texts]) -> "SentencePieces":
+        """DataError for a sentence that is longer than the encoder's window."""
+        cut = [text for document in documents for text in document.texts]
+        long = next((text for text in cut if len(text.windows) > 1), None)
+        if long is not None:
+            raise DataError(
+                f"a sentence of {len(long)} pieces is longer than the sentence encoder's window: it cannot be trained "
+                "on whole. Leave its document out, or read stored sentence vectors, which are windowed."
+            )
+        ids = np.concatenate([text.ids for text in cut]).astype(np.int64)
+        return cls(torch.from_numpy(ids), tuple(len(text) for text in cut))
+
+
+def too_long(document: Texts) -> bool:
+    """Whether one of its sentences is longer than the window, so that no sentence encoder can be trained on it."""
+    return any(len(text.windows) > 1 for text in document.texts)
 
 
 @dataclass(frozen=True)
@@ -140,15 +158,7 @@ class DocumentExamples:
         if self.source is not None:
             vectors = self.source.batch(self.index[documents], dtype=torch.float32)
         else:
-            cut = [text for n in documents for text in self.texts[n].texts]
-            long = next((text for text in cut if len(text.windows) > 1), None)
-            if long is not None:
-                raise DataError(
-                    f"a sentence of {len(long)} pieces is longer than the sentence encoder's window: it cannot be "
-                    "trained on whole. Leave its document out, or read stored sentence vectors, which are windowed."
-                )
-            ids = np.concatenate([text.ids for text in cut]).astype(np.int64)
-            pieces = SentencePieces(torch.from_numpy(ids), tuple(len(text) for text in cut))
+            pieces = SentencePieces.of([self.texts[n] for n in documents])
         places = tuple(self.places[n] for n in documents)
         lengths = tuple(self.lengths[documents].tolist())
         return DocumentBatch(lengths, labels, vectors, pieces, masked, places)

@@ -22,7 +22,7 @@ from ...encoders.masked_lm import MaskedLM
 from ...encoders.stack import Stack
 from ...errors import ConfigError
 from ...nn.segments import segment_means
-from .examples import TASK, DocumentBatch, DocumentExamples
+from .examples import TASK, DocumentBatch, DocumentExamples, SentencePieces
 from .losses import Hierarchy, distances, tuple_loss
 from .masking import Masked, masked
 from .objective import Objective
@@ -201,7 +201,13 @@ class FastDoc(nn.Module):
 
     def rows(self, batch: DocumentBatch) -> tuple[Float[Tensor, "P D"], tuple[int, ...]]:
         """The last view of every sentence, documents end to end, and their numbers of rows."""
-        vectors, lengths = self.entering(self._sentences(batch)), batch.lengths
+        device = next(self.parameters()).device
+        if batch.vectors is not None:
+            sentences = batch.vectors.views[-1].to(device)
+        else:
+            assert batch.pieces is not None
+            sentences = self.sentences(batch.pieces)
+        vectors, lengths = self.entering(sentences), batch.lengths
         if self.objective.padded:
             longest = max(lengths)
             parts = [nn.functional.pad(one, (0, 0, 0, longest - len(one))) for one in vectors.split(list(lengths))]
@@ -216,13 +222,10 @@ class FastDoc(nn.Module):
         projected = vectors if self.projection is None else self.projection(vectors)
         return projected if self.token_scale == 1.0 else projected * self.token_scale
 
-    def _sentences(self, batch: DocumentBatch) -> Float[Tensor, "P E"]:
-        device = next(self.parameters()).device
-        if batch.vectors is not None:
-            return batch.vectors.views[-1].to(device)
+    def sentences(self, pieces: SentencePieces) -> Float[Tensor, "P E"]:
+        """What the sentence encoder that is trained makes of them: means over all pieces."""
         assert self.lower is not None
-        assert batch.pieces is not None
-        ids, lengths = batch.pieces.ids.to(device), batch.pieces.lengths
+        ids, lengths = pieces.ids.to(next(self.parameters()).device), pieces.lengths
         return segment_means(self.lower(self.lower.enter(ids, lengths), lengths), lengths)
 
     def masked_loss(self, shown: Masked) -> Float[Tensor, ""]:

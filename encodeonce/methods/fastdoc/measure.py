@@ -1,36 +1,43 @@
 """What an encoder makes of documents: vectors from sentences or from pieces, and what is read off them.
 
-Axes: N documents   D width   E width of a sentence vector   Q tuples   K documents of a tuple
+Axes: N documents   C some of them   P their sentences   D width   E width of a sentence vector   Q tuples
+K documents of a tuple
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from ...batching import Source
 from ...encoders.live import LiveBlocks
 from ...encoders.stack import Stack
 from ...errors import DataError
 from ...nn.segments import segment_means
+from ...types import Texts
+from .examples import SentencePieces
 from .fastdoc import FastDoc
 from .masking import Window
 from .reading import over_sentences
 
 __all__ = [
     "Norms",
+    "by_live_sentences",
     "by_pieces",
     "by_sentences",
     "centred_share",
     "norms",
     "plain_means",
+    "still",
     "triplet_accuracy",
 ]
 
 Vectors = Float[np.ndarray, "N D"]
+Ids = Int[np.ndarray, " C"]
 
 
 @dataclass(frozen=True)
@@ -72,15 +79,34 @@ def plain_means(source: Source, index: Int[np.ndarray, " N"], size: int = 256) -
 def by_sentences(method: FastDoc, source: Source, index: Int[np.ndarray, " N"], size: int = 64) -> Vectors:
     """Each document's vector from its stored sentence vectors, as they enter in training: the mean of the last view; no
     dropout, no padding."""
-    blocks = method.blocks
-    order = np.argsort(-np.asarray(source.rows(index)), kind="stable")
-    found = np.empty((len(index), blocks.width), np.float32)
-    with _still(blocks):
+
+    def stored(chosen: Ids) -> Float[Tensor, "P E"]:
+        return source.batch(index[chosen], dtype=torch.float32).views[-1]
+
+    return _by_sentences(method, np.asarray(source.rows(index)), stored, size)
+
+
+def by_live_sentences(method: FastDoc, texts: Sequence[Texts], size: int = 16) -> Vectors:
+    """The same where the sentence encoder is trained too, and reads the sentences themselves."""
+
+    def read(chosen: Ids) -> Float[Tensor, "P E"]:
+        return method.sentences(SentencePieces.of([texts[n] for n in chosen]))
+
+    return _by_sentences(method, np.array([len(one) for one in texts]), read, size)
+
+
+def _by_sentences(
+    method: FastDoc, lengths: Int[np.ndarray, " N"], read: Callable[[Ids], Float[Tensor, "P E"]], size: int
+) -> Vectors:
+    """`read` gives the sentence vectors of some documents; like lengths go together."""
+    order = np.argsort(-lengths, kind="stable")
+    found = np.empty((len(lengths), method.blocks.width), np.float32)
+    with still(method):
         for at in range(0, len(order), size):
             chosen = order[at : at + size]
-            batch = source.batch(index[chosen], dtype=torch.float32)
-            rows = over_sentences(blocks, method.entering(batch.views[-1]), batch.lengths)
-            found[chosen] = segment_means(rows, batch.lengths).numpy()
+            own = tuple(lengths[chosen].tolist())
+            rows = over_sentences(method.blocks, method.entering(read(chosen)), own)
+            found[chosen] = segment_means(rows, own).numpy()
     return found
 
 
@@ -89,7 +115,7 @@ def by_pieces(blocks: LiveBlocks, windows: Sequence[Sequence[Window]], size: int
     flat = [(n, window) for n, own in enumerate(windows) for window in own]
     order = sorted(range(len(flat)), key=lambda i: -len(flat[i][1].ids))
     sums, counts = np.zeros((len(windows), blocks.width), np.float64), np.zeros(len(windows))
-    with _still(blocks):
+    with still(blocks):
         for at in range(0, len(order), size):
             chosen = [flat[i] for i in order[at : at + size]]
             lengths = tuple(len(window.ids) for _, window in chosen)
@@ -117,10 +143,10 @@ def centred_share(vectors: Vectors) -> float:
 
 
 @contextmanager
-def _still(blocks: LiveBlocks) -> Iterator[None]:
+def still(module: nn.Module) -> Iterator[None]:
     """Eval mode and no gradient inside, the mode of before after it."""
-    before = blocks.training
-    blocks.eval()
+    before = module.training
+    module.eval()
     with torch.no_grad():
         yield
-    blocks.train(before)
+    module.train(before)
