@@ -118,8 +118,10 @@ class Rehearsal:
         """Seconds of an epoch by the number of live blocks, and how many training items were left out.
 
         One and two blocks on the mix of the stored views (`live_mix`) and all of them from piece ids (`finetune`) are
-        timed, batch by batch, by strata of their work; numbers between are interpolated. Tasks share the blocks. Items
-        over the encoder's window, which live blocks refuse, are left out.
+        timed, batch by batch, by strata of their work; numbers between are interpolated. Where a whole batch would take
+        too long, a part of it is timed. Half a part beside it tells what a step takes whatever it holds: gradients as
+        large as the weights, and weights brought into `compute`. Tasks share the blocks. Items over the encoder's
+        window, which live blocks refuse, are left out.
         """
         own = replace(self, items=self.items.within(model.window))
         size, n_blocks = own.batch_items, model.n_blocks
@@ -131,18 +133,25 @@ class Rehearsal:
         strata, until = equal_shares(costs[n_blocks], STRATA), self.clock() + budget
         part = _affordable(timers, plan, strata, until)
         rounds: dict[int, list[list[tuple[float, float]]]] = {depth: [] for depth in timers}
+        halves: dict[int, list[tuple[float, float]]] = {depth: [] for depth in timers}
         updates: dict[int, list[float]] = {depth: [] for depth in timers}
         for _ in rounds_until(until, self.clock):
             chosen = [own.part(plan[order.choice(stratum)], part, order) for stratum in strata]
+            half = chosen[len(chosen) // 2][: len(chosen[len(chosen) // 2]) // 2]
             for depth, timer in timers.items():
                 timed = [timer(batch) for batch in chosen]
                 rounds[depth].append([(passes, macs) for passes, _, macs in timed])
                 updates[depth] += [update for _, update, _ in timed]
+                if len(half):
+                    passes, _, macs = timer(half)
+                    halves[depth].append((passes, macs))
         whole, copies = {}, own.items.total / len(drawn)
         for depth in timers:
             totals = [copies * float(costs[depth][stratum].sum()) for stratum in strata]
-            update = -(-own.items.total // size) * float(np.mean(updates[depth]))
-            whole[depth] = extrapolated(totals, rounds[depth], update)
+            start = _start(rounds[depth], halves[depth])
+            working = [[(passes - start, macs) for passes, macs in one] for one in rounds[depth]]
+            each = start + float(np.mean(updates[depth]))
+            whole[depth] = extrapolated(totals, working, -(-own.items.total // size) * each)
         found = {depth: _between(whole, depth) for depth in range(1, n_blocks + 1)}
         return found, self.items.total - own.items.total
 
@@ -227,6 +236,18 @@ def _macs(shape: Shape, lengths: Int[np.ndarray, " B"], live: int) -> float:
     return float(step_macs(encoder_products(shape, amount.pieces, amount.squares, live)))
 
 
+def _start(rounds: Sequence[Sequence[tuple[float, float]]], halves: Sequence[tuple[float, float]]) -> float:
+    """Seconds of a step's passes that do not follow its work: where the line from half a part to the parts of its round
+    begins, the median over rounds; 0 without halves. `rounds` [R, S] and `halves` [R] are (seconds, MACs)."""
+    found = []
+    for parts, (less, fewer) in zip(rounds, halves, strict=False):
+        more, many = np.mean(parts, axis=0)
+        if many > fewer:
+            found.append(less - (more - less) / (many - fewer) * fewer)
+    quickest = min(seconds for parts in rounds for seconds, _ in parts)
+    return min(max(0.0, float(np.median(found))), quickest) if found else 0.0
+
+
 def _between(timed: dict[int, Estimate], depth: int) -> Estimate:
     """An epoch with `depth` live blocks, on the line between the next smaller and the next larger timed number."""
     if depth in timed:
@@ -252,5 +273,6 @@ def _affordable(
         passes, update, macs = timer(few)
         for stratum in strata:
             per_round += update + passes / macs * float(np.mean([timer.macs(plan[batch]) for batch in stratum]))
+    per_round *= 1 + 1 / (2 * len(strata))  # half a part beside the parts
     clock = next(iter(timers.values())).rehearsal.clock
     return min(1.0, max(0.0, until - clock()) / (FEWEST_ROUNDS + 1) / per_round) if per_round else 1.0

@@ -120,6 +120,35 @@ def test_an_epoch_is_the_work_of_all_items_where_time_follows_work(
         assert epoch.low == pytest.approx(epoch.high)
 
 
+@pytest.mark.parametrize("part", [0.3, 1.0])
+def test_an_epoch_has_what_a_step_takes_whatever_it_holds(
+    make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch, part: float
+) -> None:
+    """As above with a second of every step that no work explains, timed in parts of batches or in whole ones."""
+    one, model = make(), Pretrained(tiny)
+
+    def step(self: module._LiveStep, chosen: np.ndarray) -> tuple[float, float, float]:
+        return 1.0 + 1e-9 * self.macs(chosen), 0.25, self.macs(chosen)
+
+    monkeypatch.setattr(module._LiveStep, "__call__", step)
+    monkeypatch.setattr(module, "_affordable", lambda *_: part)
+    monkeypatch.setattr(module, "enough", lambda part, n, length: max(2, round(part * n)))
+    items = one.items.within(model.window)
+    found, _ = one.live(model, "fp32", 0.1, np.random.default_rng(0))
+    n_batches = -(-items.total // one.batch_items)
+    for depth, epoch in found.items():
+        pieces, squares = int(items.lengths.sum()), int((items.lengths**2).sum())
+        whole = step_macs(encoder_products(model.shape, pieces, squares, depth))
+        assert epoch.value == pytest.approx(2e-9 * whole + 1.25 * n_batches)
+
+
+def test_where_the_line_from_half_a_part_begins() -> None:
+    rounds = [[(3.0, 10.0), (5.0, 20.0)], [(3.0, 10.0), (5.0, 20.0)], [(9.0, 10.0), (9.0, 20.0)]]
+    assert module._start(rounds, [(2.0, 5.0), (2.0, 5.0), (2.0, 5.0)]) == pytest.approx(1.0)  # the median round
+    assert module._start(rounds, []) == 0.0
+    assert module._start(rounds, [(1.0, 5.0)] * 3) == 0.0  # below nothing is nothing
+
+
 def test_a_part_of_a_batch_is_some_of_its_items(make: Make) -> None:
     one = make()
     batch = np.arange(50)
