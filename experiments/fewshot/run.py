@@ -367,8 +367,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("encodeonce").setLevel(logging.INFO)  # what fusions and controls add, module by module
+    shown = logging.StreamHandler()  # what fusions and controls add, module by module; no epochs
+    shown.addFilter(lambda record: record.levelno > logging.INFO or record.module == "refusion")
+    logging.basicConfig(format="%(message)s", handlers=[shown])
+    logging.getLogger("encodeonce").setLevel(logging.INFO)
     torch.set_num_threads(1)
     recipe = recipe_of(args, GROUPS)
     if args.dry_run:
