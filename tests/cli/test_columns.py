@@ -29,7 +29,7 @@ def as_chunks(source: Path, target: Path) -> None:
 
 
 def test_the_example_of_the_page_runs(run: Run, tiny: Path, corpus: Path, tmp_path: Path) -> None:
-    section = PAGE.read_text("utf-8").split("### Chunks from columns")[1].split("\n## ")[0]
+    section = PAGE.read_text("utf-8").split("### Chunks from columns")[1].split("\n##")[0]
     shown, config, command = re.findall(r"```(?:toml|sh)?\n(.*?)```", section, flags=re.DOTALL)
     (tmp_path / "page.conll").write_text(shown)
     (page,) = read("page.conll", columns={"form": 0, "pos": 1, "chunk": 2})

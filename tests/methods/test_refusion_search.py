@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fusion_world import FAMILIES, WIDTH, K, World
+from fusion_world import FAMILIES, WIDTH, K, World, documents
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -133,7 +133,7 @@ def test_second_order_equals_the_derivative_through_the_virtual_step(checkpoint:
 @pytest.mark.parametrize("right", ["add", "identity"])
 def test_the_architecture_finds_the_scheme_of_a_planted_problem(right: str, checkpoint: Callable[..., Path]) -> None:
     """Texts say nothing and the neighbours everything; or neighbours say in training what is wrong on dev."""
-    world = World(checkpoint("bert"), n=48)
+    world = World(checkpoint("bert"), documents(48))
     labels = np.arange(48) % 2
     ids = np.repeat(labels[:, None, None], K, 2)
     if right == "identity":
