@@ -198,10 +198,11 @@ def provenance(started: str, device: str = "cpu") -> dict[str, Any]:
 
 def command_line() -> str:
     """The command that is running, with the last part of every absolute path: no place of this machine is recorded. A
-    script of this checkout is named from the project's folder."""
-    words, home = [_without_place(word) for word in sys.argv[1:]], Path(__file__).resolve().parents[2]
-    script = Path(sys.argv[0]).resolve()
-    if script.suffix == ".py" and script.is_relative_to(home) and not script.is_relative_to(home / "encodeonce"):
+    script that lies in a project (the folder of a pyproject.toml) is named from there."""
+    words, script = [_without_place(word) for word in sys.argv[1:]], Path(sys.argv[0]).resolve()
+    package = Path(__file__).resolve().parents[1]
+    home = next((folder for folder in script.parents if (folder / "pyproject.toml").is_file()), None)
+    if script.suffix == ".py" and home and package not in script.parents:
         return shlex.join(["python", script.relative_to(home).as_posix(), *words])
     return shlex.join(["encodeonce", *words])
 
