@@ -100,14 +100,15 @@ class _Chunker:
     def _take(self, word: int) -> None:
         """The chunk that `word` heads, and that of the auxiliaries and the copula of what is no verb."""
         kind = self.kind(word)
-        verbs = [one for one in self.below[word] if self._is_verbal(one, word) and self.upos[one] != "PART"]
         if self.chunk[word] < 0 and kind == "VP":
             self._grow("VP", word, lambda one: self._is_verbal(one, word) or self._is_adverb(one, word))
         elif self.chunk[word] < 0 and kind != "O":
             self._grow(kind, word, lambda one: self._stands_before(one, word))
+        free = [one for one in self.below[word] if self.chunk[one] < 0 and self._is_verbal(one, word)]
+        verbs = [one for one in free if self.upos[one] != "PART"]
         if kind != "VP" and verbs:
             last = verbs[-1]
-            while last + 1 < len(self.heads) and self._is_verbal(last + 1, word):  # "is not"
+            while last + 1 in free:  # "is not"
                 last += 1
             self._grow("VP", last, lambda one: self._is_verbal(one, word) or self._is_adverb(one, word))
 
@@ -169,7 +170,7 @@ class _Chunker:
         """A word of a name or a fixed expression, a number, a year, or the comma before it."""
         if self.upos[word] == "PUNCT":
             following = word + 1 < len(self.heads) and self.upos[word + 1] != "PUNCT"
-            return following and self._stands_behind(word + 1, head)
+            return following and self.heads[word] in (head, word + 1) and self._stands_behind(word + 1, head)
         while self.heads[word] != head and self.heads[word] > head and self.deprels[word] in INNER:
             word = self.heads[word]
         year = self.deprels[word] == "nmod:unmarked" and self.upos[word] == "NUM"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from encodeonce.corpus import read
@@ -127,6 +127,8 @@ def trees(draw: some.DrawFn) -> tuple[list[int], list[str], list[str]]:
 
 @settings(max_examples=200, deadline=None)
 @given(tree=trees())
+@example(tree=([3, 3, 0, 3, 3], ["root", "root", "root", "aux", "nummod"], ["NOUN", "NOUN", "NOUN", "PUNCT", "NOUN"]))
+@example(tree=([0, 1, 1, 1, 3], ["root", "root", "root", "root", "nummod"], ["NOUN", "NOUN", "NOUN", "PUNCT", "NOUN"]))
 def test_chunks_lie_apart_and_below_one_word_in_any_tree(chunks: Any, tree: Any) -> None:
     heads, deprels, upos = tree
     _check_chunks(heads, chunks.base_chunks(heads, deprels, upos))
