@@ -146,10 +146,10 @@ def build(
     pooled = None
     if vectors is not None:
         pooled = Pooled(Pretrained(model.name if vectors == "same" else vectors), "text", normalize=True)
-    path = output or run / "memory"
+    path, given = output or run / "memory", passages()
     opened = Memory.create(path, wanted, None if pooled is None else pooled.spec(), form=form)
     max_bytes = None if max_gb is None else int(max_gb * 1e9)
-    done = opened.add(passages(), model, pooled, max_bytes=max_bytes)
+    done = opened.add(given, model, pooled, max_bytes=max_bytes)
     _say(path, done, as_json)
 
 

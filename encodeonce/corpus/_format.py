@@ -46,8 +46,11 @@ def by_suffix(known: Mapping[str, Format[Item]], source: Any) -> Format[Item]:
     found = next(seen, None) or next((format_ for format_ in fitting if format_.recognises is None), None)
     if found is not None:
         return found
-    listed = ", ".join(f"{f.name} ({' '.join(f.suffixes) or 'objects and folders'})" for f in known.values())
-    raise ConfigError(f"{source}: suffix {suffix!r} says no format. Name one with format=...; there is: {listed}.")
+    listed = ", ".join(
+        f"{f.name} ({' '.join(filter(None, f.suffixes)) or 'objects and folders'})" for f in known.values()
+    )
+    what = "what the folder holds" if Path(source).is_dir() else f"suffix {suffix!r}"
+    raise ConfigError(f"{source}: {what} says no format. Name one with format=...; there is: {listed}.")
 
 
 def refuse_empty_pair(pair: str | None, place: str) -> None:

@@ -39,6 +39,8 @@ def windows(
     than `size` is a window of its own, which is logged. A passage that fits stays as it is; of another, window n has
     the id "ID#n", the same title, and its source and start. Raises ConfigError unless 0 <= overlap < size.
     """
+    if size < 1:
+        raise ConfigError(f"size={size} leaves a window no room for a word; it must be at least 1.")
     if not 0 <= overlap < size:
         raise ConfigError(f"overlap={overlap} must be at least 0 and less than the room for a window, size={size}.")
     whole = list(passages)

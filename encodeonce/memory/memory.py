@@ -143,7 +143,7 @@ class Memory:
         max_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> Added:
-        """Add passages; what is stored already is not encoded again. Nothing else is touched.
+        """Add passages; what is stored already is not encoded again, what was lost is. Nothing else is touched.
 
         `source` encodes states and `vectors` vectors, where the memory has them; both load nothing if nothing is
         missing. `max_bytes` caps the states. With `replacing`, a passage takes the place of the one with its id, and
@@ -162,7 +162,7 @@ class Memory:
                     f"the first {other[0].id!r}. Say that they replace them (--replace), or give them ids of their own."
                 )
             stale = self._stale(passages) if replacing else []
-            documents = self.documents(fresh)
+            documents = self.documents(passages)
             done = [
                 _filled(store, documents, encoder, name, cap, progress)
                 for store, encoder, name, cap in (

@@ -124,10 +124,14 @@ def finder(
 ) -> Retriever:
     """The retriever called `name` over all passages of a memory; `encoder` and `beside` as `pooled_for`.
 
-    ConfigError for "dense" where it has no vectors.
+    ConfigError for "dense" where it has no vectors, and for a memory without a passage.
     """
     if name not in ("auto", "dense", "bm25"):
         raise ConfigError(f"retriever={name!r} is not known. There is: auto, dense, bm25.")
+    if not len(memory):
+        raise ConfigError(
+            f"{memory.path} holds no passage to answer from. Add some: encodeonce memory add {memory.path} FILE..."
+        )
     if name == "bm25" or (name == "auto" and memory.vectors is None):
         return BM25(memory.passages, kept=memory.path / "bm25.safetensors")
     if memory.vectors is None:

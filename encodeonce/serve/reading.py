@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 
 from ..encoders.pretrained import Pretrained
-from ..methods.lumen import Lumen
+from ..errors import NotStored
+from ..methods.lumen import Lumen, passage_document
 from ..store import Store
 from ..types import Answer, Question
 
@@ -26,9 +27,22 @@ class MemoryReader:
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
         """One a question, in order; gold answers are not looked at. NotStored for a passage that is not stored."""
         method, found = self.method.eval(), []
+        self._refuse_lost(questions)
         bare = [replace(question, answers=()) for question in questions]
         examples = method.read(bare, self.encoder, self.states)
         with torch.no_grad():
             for batch in method.batches(examples, size=self.size, order=None):
                 found += [answer["answer"] for answer in method.predict(batch)]
         return found
+
+    def _refuse_lost(self, questions: Sequence[Question]) -> None:
+        if self.states is None:
+            return
+        passages = list({passage: None for question in questions for passage in question.passages})
+        lost = self.states.missing([passage_document(passage, self.method.form).key for passage in passages])
+        if lost:
+            raise NotStored(
+                f"{self.states.path} lacks the states of {len(lost)} of {len(passages)} passages, the first "
+                f"{passages[lost[0]].id!r}. Give their files to `encodeonce memory build` or `add` again: what is lost "
+                "is encoded anew."
+            )

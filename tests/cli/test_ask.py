@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from encodeonce.methods.lumen import Design, Lumen
-from encodeonce.serve.reader_run import ReaderRun, save_reader
+from encodeonce.serve.reader_run import ReaderRun, load_reader, save_reader
 
 from .conftest import Run
 
@@ -144,7 +144,53 @@ def test_plan_says_from_how_many_questions_on(run: Run, reader: Path, tmp_path: 
     assert (few["k"], few["questions"]) == (5, pytest.approx(1))
 
 
+def test_states_that_were_lost_are_named_and_come_back_by_building_again(
+    run: Run, reader: Path, tmp_path: Path
+) -> None:
+    run("memory", "build", reader, tmp_path / "texts")
+    asked = ["ask", reader, "who paints the house?", "-k", 1, "--json"]
+    found = run(*asked).stdout
+    for file in (reader / "memory" / "states").glob("[0-9a-f]*.*"):
+        file.unlink()
+    assert "lacks the states of 1 of 1 passages, the first 'house.txt'" in run(*asked, code=1).stderr
+    assert "states     2 encoded" in run("memory", "build", reader, tmp_path / "texts").stdout
+    assert run(*asked).stdout == found
+
+
+def test_an_int8_memory_is_smaller_and_answers_alike(run: Run, reader: Path, tmp_path: Path) -> None:
+    held = load_reader(reader)
+    save_reader(ReaderRun(held.method, held.encoder, "int8"), tmp_path / "run8")
+    answers, sizes = [], []
+    for folder in (reader, tmp_path / "run8"):
+        built = json.loads(run("memory", "build", folder, tmp_path / "texts", "--words", 4, "--json").stdout)
+        sizes.append(built["states"]["bytes"])
+        answers.append(
+            [json.loads(run("ask", folder, asked, "--json").stdout) for asked in ("house?", "a dog", "tree")]
+        )
+    assert sizes[1] < sizes[0]
+    for ours, expected in zip(answers[1], answers[0], strict=True):
+        assert (ours["answer"], ours["source"], ours["read"]) == (
+            expected["answer"],
+            expected["source"],
+            expected["read"],
+        )
+        assert ours["score"] == pytest.approx(expected["score"], rel=0.05)
+    refused = run("ask", reader, "a dog", "-m", tmp_path / "run8" / "memory", code=1).stderr
+    assert "dtype: 'fp16' here, 'int8' there" in refused
+
+
 def test_errors_say_what_to_do(run: Run, reader: Path, tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    (tmp_path / "broken.jsonl").write_text('{"id": "a", \n', encoding="utf-8")
+    assert "what the folder holds says no format" in run("memory", "build", reader, tmp_path / "none", code=1).stderr
+    assert "broken.jsonl:1:1: bad JSON" in run("memory", "build", reader, tmp_path / "broken.jsonl", code=1).stderr
+    assert not (reader / "memory").exists(), "what cannot be read leaves no memory behind"
+    run("memory", "build", reader, tmp_path / "texts")
+    assert "question 1: the question is empty" in run("ask", reader, " ", code=1).stderr
+    assert len(json.loads(run("ask", reader, "dog", "-k", 99, "--json").stdout)["read"]) == 2
+    run("memory", "remove", reader / "memory", "cats.txt", "house.txt")
+    assert "holds no passage to answer from. Add some" in run("ask", reader, "x", code=1).stderr
+    shutil.rmtree(reader / "memory")
     assert "Build one: encodeonce memory build" in run("ask", reader, "x", code=1).stderr
     assert "Give a question, or a file" in run("ask", reader, code=2).stderr
     assert "is no saved run" in run("memory", "build", tmp_path / "texts", tmp_path / "texts", code=1).stderr

@@ -44,6 +44,10 @@ def test_QA_1_the_windows_of_the_case(cases: Path) -> None:
     assert holding == run["windows_with_answer"]
     with pytest.raises(ConfigError, match="overlap=3 must be at least 0 and less than the room for a window, size=3"):
         windows([Passage("c", "", case["context"])], room, too_much["overlap"])
+    filling = case["runs"][2]
+    room = filling["max_length"] - len(filling["question"].split()) - 3
+    with pytest.raises(ConfigError, match="size=-1 leaves a window no room for a word; it must be at least 1"):
+        windows([Passage("c", "", case["context"])], room, filling["overlap"])
 
 
 def test_nothing_is_lost_and_nothing_moves() -> None:

@@ -79,6 +79,23 @@ def test_adding_touches_no_other_file_and_encodes_nothing_again(tmp_path: Path) 
     assert digests(tmp_path / "m") == after
 
 
+def test_states_that_were_lost_are_encoded_anew_by_adding_their_passages_again(tmp_path: Path) -> None:
+    memory, source = built(tmp_path / "m", 4)
+    memory.add(passages(2, 4), source)
+    shard = sorted(memory.states.path.glob("[0-9a-f]*.json"))[0]  # type: ignore[union-attr]
+    shard.with_suffix(".safetensors").unlink()
+    shard.unlink()
+    again = Memory.open(tmp_path / "m")
+    lost = len(again.states.missing(_keys(again)))  # type: ignore[union-attr]
+    assert lost in (2, 4)
+    with pytest.raises(NotStored, match=f"{lost} passages are not in"):
+        again.add(again.passages)
+    done = again.add(again.passages, source)
+    assert done.states is not None
+    assert (done.new, done.same, done.states.written, done.states.hits) == (0, 6, lost, 6 - lost)
+    assert not again.states.missing(_keys(again))  # type: ignore[union-attr]
+
+
 def test_equal_texts_are_stored_once(tmp_path: Path) -> None:
     memory, source = built(tmp_path / "m", 1)
     twin = replace(passages(1)[0], id="twin")
