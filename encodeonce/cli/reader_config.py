@@ -42,6 +42,9 @@ class DesignSection(Section):
     attention: Literal["both", "no_q2mem", "no_mem2q", "neither"] | None = Field(
         default=None, description="who may read whom; both"
     )
+    positions: Literal["compact", "static"] | None = Field(
+        default=None, description="passages right behind the question, or at question_pieces; compact"
+    )
     embeddings: Literal["trained", "frozen"] | None = Field(
         default=None, description="piece vectors; frozen is cheaper"
     )

@@ -122,15 +122,18 @@ class LiveBlocks(nn.Module):
         lengths: Sequence[int],
         rows: Int[Tensor, " R"] | None = None,
         barrier: Barrier | None = None,
+        positions: Int[Tensor, " P"] | None = None,
         *,
         edits: Edits | None = None,
         slots: Collection[str] = (),
     ) -> Float[Tensor, "R D"]:
         """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32.
 
-        A `barrier` keeps parts of an item from reading each other. With `edits` the blocks run padded, in groups of
-        items: `edits(items)` is asked once a group for what `Stack.run` calls `edit(block, slot, x, y)`, here at
-        `slots` alone where some are named; line b of x and y is the batch's item `items[b]`, padded right.
+        A `barrier` keeps parts of an item from reading each other. `positions` say where rows stand in their item for
+        blocks that know distances (None: one behind the other); BERT's line knows none here. With `edits` the blocks
+        run padded, in groups of items: `edits(items)` is asked once a group for what `Stack.run` calls
+        `edit(block, slot, x, y)`, here at `slots` alone where some are named; line b of x and y is the batch's item
+        `items[b]`, padded right.
         """
         if not self.blocks:
             states = states if rows is None else states.index_select(0, rows)
@@ -140,7 +143,7 @@ class LiveBlocks(nn.Module):
                 last = place == len(self.blocks) - 1
                 states = self._post_norm(place, index)(states, lengths, rows if last else None, barrier)
             return self.stack.finish(states) if self.final else states
-        return self._padded(states, lengths, rows, barrier, edits, slots)
+        return self._padded(states, lengths, rows, barrier, positions, edits, slots)
 
     @property
     def packed(self) -> bool:
@@ -209,6 +212,7 @@ class LiveBlocks(nn.Module):
         lengths: Sequence[int],
         rows: Int[Tensor, " R"] | None,
         barrier: Barrier | None,
+        positions: Int[Tensor, " P"] | None,
         edits: Edits | None,
         slots: Collection[str],
     ) -> Float[Tensor, "R D"]:
@@ -220,10 +224,17 @@ class LiveBlocks(nn.Module):
         parts, places = [], []
         for group in groups:
             own = np.concatenate([np.arange(starts[item], starts[item] + sizes[item]) for item in group])
-            here = states.index_select(0, torch.from_numpy(own).to(states.device))
+            chosen = torch.from_numpy(own).to(states.device)
+            here = states.index_select(0, chosen)
             items = ItemBlocks(tuple(sizes[group].tolist()), None)
+            keys = torch.from_numpy(items.keys).to(states.device)
+            at = (
+                torch.arange(keys.shape[1], device=states.device)[None]
+                if positions is None
+                else positions[chosen][keys]
+            )
             pairs = None if barrier is None else barrier.pairs(group, items.real)
-            parts.append(self._group(here, items, pairs, None if edits is None else edits(group), slots))
+            parts.append(self._group(here, items, at, pairs, None if edits is None else edits(group), slots))
             places.append(own)
         back = torch.from_numpy(np.argsort(np.concatenate(places))).to(states.device)
         return torch.cat(parts).index_select(0, back if rows is None else back[rows])
@@ -232,6 +243,7 @@ class LiveBlocks(nn.Module):
         self,
         states: Float[Tensor, "P D"],
         items: ItemBlocks,
+        positions: Int[Tensor, "#B T"],
         pairs: Bool[np.ndarray, "B T T"] | None,
         edit: Edit | None,
         slots: Collection[str],
@@ -242,7 +254,6 @@ class LiveBlocks(nn.Module):
             blocks = items.keys_of(states)
             readable = items.real if pairs is None else pairs
             mask = None if readable.all() else torch.from_numpy(readable).to(states.device)
-            positions = torch.arange(blocks.shape[1], device=states.device)[None]
             context = stack.context(blocks, mask, positions)
             for index in self.blocks:
                 with edited(stack.blocks[index], paths, index, edit):

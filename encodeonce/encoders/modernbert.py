@@ -44,10 +44,10 @@ class ModernBert(Stack):
 
     def context(self, states: Float[Tensor, "B T D"], mask: Mask, positions: Int[Tensor, "#B T"]) -> dict[str, Any]:
         reach = self.model.config.sliding_window
-        if states.shape[1] <= reach + 1:
+        near = distances(positions).abs() <= reach
+        if near.all():
             local = mask
         else:
-            near = distances(positions).abs() <= reach
             local = near if mask is None else near & (mask if mask.dim() == 3 else mask[:, None])
         return {
             kind: {

@@ -3,20 +3,23 @@
 Axes: R rows of all pairs   D width
 """
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from encodeonce.batching import Encodings
 from encodeonce.corpus.questions import read_questions
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.encoders.stack import additive
 from encodeonce.errors import ConfigError, DataError, NotStored, RunError, SpecMismatch
-from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, ReadingExamples, n_live, passage_document
+from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, ReadingExamples, export, n_live, passage_document
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.store import Store
 from encodeonce.train.evaluate import evaluate
@@ -24,7 +27,14 @@ from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
 from encodeonce.types import Answer, Encoding, Passage, Question
 
-FAMILIES = ["bert", "mpnet", "modernbert", "t5"]
+FAMILIES: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "mpnet": {},
+    "modernbert": {},
+    "t5": {"feed_forward_proj": "relu"},
+    "t5.1.1": {"feed_forward_proj": "gated-gelu"},
+}
+"""Name -> settings of the tiny checkpoint."""
 FIRST = 8
 PASSAGES = {
     "p1": Passage("p1", "", "the cat sat on the mat ."),
@@ -41,7 +51,7 @@ QUESTIONS = (
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def folder(request: pytest.FixtureRequest, checkpoint: Callable[..., Path]) -> Path:
-    return checkpoint(request.param)
+    return checkpoint(request.param.removesuffix(".1.1"), **FAMILIES[request.param])
 
 
 def design(**options: Any) -> Design:
@@ -66,18 +76,30 @@ def made(folder: Path, wanted: Design, questions: Any = QUESTIONS) -> tuple[Lume
     return method, examples, batch
 
 
-def encoded(folder: Path, parts: list[tuple[Tensor, bool]]) -> Tensor:
-    """Last states of transformers' own model over parts put together; True: stands where a passage does."""
-    stack = Pretrained(folder).stack()
-    kind = stack.model.config.model_type
-    ids = torch.cat([part for part, _ in parts])[None]
-    options: dict[str, Tensor] = {}
+def run(model: Any, parts: list[tuple[Tensor, bool]], gap: int = 0, **options: Any) -> Tensor:
+    """Last states by transformers' own `model` over parts put together, behind `gap` places of padding that nothing
+    reads after the first; True: stands where a passage does."""
+    kind = model.config.model_type
+    pieces, places, segments, real = [], [], [], []
+    for part, late in parts:
+        pieces += [part] if not pieces else [torch.ones(gap, dtype=torch.long), part]
+        real += [torch.ones(len(part))] if not real else [torch.zeros(gap), torch.ones(len(part))]
+        places += [torch.arange(len(part)) + FIRST * late]
+        segments += [torch.full((len(part),), int(late))]
     if kind in ("bert", "mpnet"):
-        places = [torch.arange(len(part)) + FIRST * late for part, late in parts]
-        options["position_ids"] = torch.cat(places)[None] + (2 if kind == "mpnet" else 0)
+        at = torch.arange(sum(map(len, pieces))) if gap else torch.cat(places)
+        options["position_ids"] = at[None] + (2 if kind == "mpnet" else 0)
     if kind == "bert":
-        options["token_type_ids"] = torch.cat([torch.full((len(part),), int(late)) for part, late in parts])[None]
-    return stack.model(input_ids=ids, **options).last_hidden_state[0].detach()
+        late = torch.arange(sum(map(len, pieces))) >= FIRST if gap else torch.cat(segments)
+        options["token_type_ids"] = late.long()[None]
+    if gap:
+        options["attention_mask"] = torch.cat(real)[None]
+    states = model(input_ids=torch.cat(pieces)[None], **options).last_hidden_state[0]
+    return states[torch.cat(real).bool()]
+
+
+def encoded(folder: Path, parts: list[tuple[Tensor, bool]], gap: int = 0) -> Tensor:
+    return run(Pretrained(folder).stack().model, parts, gap).detach()
 
 
 def pairs_of(batch: ReadingBatch, states: Tensor) -> list[tuple[int, int, Tensor, Tensor]]:
@@ -110,6 +132,89 @@ def test_CL2_CL15_everything_live_is_the_encoder_on_question_and_passage(folder:
         parts = [(torch.from_numpy(examples.question_ids[owner]), False)]
         parts += [(ids_of(folder, examples, number), True)] if number >= 0 else []
         close(torch.cat([question, passage]), encoded(folder, parts))
+
+
+def test_CL3_without_a_question_a_passage_is_encoded_alone(folder: Path) -> None:
+    method, examples, batch = made(folder, design(live=Pretrained(folder).n_blocks), QUESTIONS[:3])
+    pairs = replace(batch.pairs, question=(0,) * len(batch.pairs.question))
+    none = torch.zeros(0, dtype=torch.long)
+    bare = replace(batch, question_ids=none, question_lengths=(0,) * len(batch.items), pairs=pairs)
+    for _, number, question, passage in pairs_of(bare, method.states(bare)):
+        assert not len(question)
+        close(passage, encoded(folder, [(ids_of(folder, examples, number), True)]))
+
+
+def test_CL10_a_longer_question_beside_it_changes_no_state(folder: Path) -> None:
+    short = Question("short", "the", (), QUESTIONS[0].passages)
+    for live in (1, Pretrained(folder).n_blocks):
+        method, _, alone = made(folder, design(live=live), (short,))
+        _, _, both = made(folder, design(live=live), (QUESTIONS[1], short))
+        assert both.question_lengths[0] > both.question_lengths[1] == alone.question_lengths[0]
+        close(method.states(both)[-sum(alone.lengths) :], method.states(alone))
+
+
+def test_CL17_no_mem2q_is_a_mask_of_the_ordinary_model(folder: Path) -> None:
+    method, examples, batch = made(
+        folder, design(live=Pretrained(folder).n_blocks, attention="no_mem2q"), QUESTIONS[:1]
+    )
+    model = Pretrained(folder).stack().model
+    asked = torch.from_numpy(examples.question_ids[0])
+    for _, number, question, passage in pairs_of(batch, method.states(batch)):
+        read = ids_of(folder, examples, number)
+        at = torch.arange(len(asked) + len(read))
+        may = ~((at[:, None] >= len(asked)) & (at < len(asked)))
+        mask: Any = additive(may[None], torch.float32)
+        if model.config.model_type == "modernbert":
+            near = (at[:, None] - at).abs() <= model.config.sliding_window
+            mask = {"full_attention": mask, "sliding_attention": additive((may & near)[None], torch.float32)}
+        whole = run(model, [(asked, False), (read, True)], attention_mask=mask).detach()
+        close(torch.cat([question, passage]), whole)
+        close(passage, encoded(folder, [(read, True)]))
+
+
+def test_L04_static_positions_are_those_of_a_padded_question(folder: Path) -> None:
+    """T5X's fixed shapes: what `transformers` gives where padding stands between question and passage."""
+    blocks = Pretrained(folder).n_blocks
+    method, examples, batch = made(folder, design(live=blocks, positions="static"), QUESTIONS[:3])
+    compact, _, other = made(folder, design(live=blocks), QUESTIONS[:3])
+    states = method.states(batch)
+    for owner, number, question, passage in pairs_of(batch, states):
+        asked = torch.from_numpy(examples.question_ids[owner])
+        parts = [(asked, False), (ids_of(folder, examples, number), True)]
+        close(torch.cat([question, passage]), encoded(folder, parts, gap=FIRST - len(asked)))
+    apart = (states - compact.states(other)).abs().max().item()
+    assert (apart < 1e-6) is (Pretrained(folder).family == "bert"), "BERT's line counts no distances"
+    one, _, own = made(folder, design(live=1, memory="conditioned", positions="static"), QUESTIONS[:1])
+    assert one.states(own).isfinite().all()
+
+
+def test_CL16_a_step_is_that_of_the_ordinary_model_with_the_same_head(folder: Path, tmp_path: Path) -> None:
+    encoder = Pretrained(folder)
+    method, examples, batch = made(folder, design(live=encoder.n_blocks), QUESTIONS[:3])
+    plain, head = copy.deepcopy(encoder.stack().model), copy.deepcopy(method.reader.head)  # type: ignore[union-attr]
+    plain.requires_grad_(True)
+    before = {name: weight.detach().clone() for name, weight in plain.named_parameters()}
+    parts = []
+    for owner, number, *_ in pairs_of(batch, method.states(batch)):
+        asked = torch.from_numpy(examples.question_ids[owner])
+        parts.append(run(plain, [(asked, False), (ids_of(folder, examples, number), True)]))
+    expected = head.loss(head(torch.cat(parts), batch.pairs), batch.gold()) * batch.scale
+    loss = method.loss(batch)
+    assert abs(loss.item() - expected.item()) < 1e-4
+    for module, one in ((method.parts, loss), (nn.ModuleList([plain, head]), expected)):
+        one.backward()
+        with torch.no_grad():
+            for parameter in module.parameters():
+                if parameter.grad is not None:
+                    parameter -= 0.01 * parameter.grad / parameter.grad.norm().clamp(min=1e-3)
+    export(method, encoder, tmp_path / "new")
+    found = dict(Pretrained(tmp_path / "new").stack().model.named_parameters())
+    far = {name: (weight - before[name]).abs().max() for name, weight in plain.named_parameters()}
+    assert sum(one > 1e-4 for one in far.values()) > len(far) / 2
+    for name, weight in plain.named_parameters():
+        torch.testing.assert_close(found[name], weight, atol=2e-5, rtol=0, msg=name)
+    for ours, theirs in zip(method.reader.head.parameters(), head.parameters(), strict=True):  # type: ignore[union-attr]
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("attention", ["no_mem2q", "no_q2mem", "neither"])
@@ -198,6 +303,8 @@ def test_CL12_a_store_is_the_memory_on_the_fly(folder: Path, tmp_path: Path) -> 
     (batch,) = method.batches(method.read(QUESTIONS, encoder, store), size=4, order=None)
     fly, _, other = made(folder, design(live=1, memory="finetuned"))
     close(method.states(batch), fly.states(other))
+    _, _, direct = made(folder, wanted)
+    assert torch.equal(method.states(batch), method.states(direct)), "encoded in the same batch, to the bit"
     with pytest.raises(NotStored, match="lacks 1 of 1 items"):
         method.read([Question("q", "the", passages=(Passage("new", "", "z"),))], encoder, store)
     with pytest.raises(SpecMismatch, match=r"layers: .* needed.*Encode the passages again"):
@@ -333,6 +440,8 @@ def test_designs_that_cannot_be_are_refused(checkpoint: Callable[..., Path]) -> 
     ):
         with pytest.raises(ConfigError, match=message):
             Design(**wrong).plan(encoder)
+    with pytest.raises(ConfigError, match=r"question_pieces=40 leaves no room for a passage: .* can hold 40 pieces"):
+        Design(live=1, question_pieces=40).encoder(encoder.path)  # case QA-1: a question that fills the window
 
 
 def test_a_run_does_not_go_on_as_another_design(checkpoint: Callable[..., Path], tmp_path: Path) -> None:

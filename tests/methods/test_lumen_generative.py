@@ -1,9 +1,10 @@
-"""Generative LUMEN on T5, T5.1.1 and BERT with a warm decoder: the identities CL1 to CL17 on logits.
+"""Generative LUMEN on T5 and T5.1.1, and with a warm decoder: the identities CL1 to CL17 on logits.
 
 Axes: B questions   T pieces of an answer   V vocabulary
 """
 
 import importlib.util
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -40,14 +41,21 @@ QUESTIONS = (
     Question("q2", "on", (), (P3, P1)),
 )
 KINDS = ("t5", "t5.1.1")
+WARM = ("bert", "mpnet", "modernbert")
+"""Encoders that a decoder of BERT's kind writes for."""
 FORM = "fid"
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory, checkpoint: Callable[..., Path]) -> Callable[[str], Path]:
     made: dict[str, Path] = {}
 
     def folder(kind: str) -> Path:
+        if kind in WARM and kind not in made:
+            made[kind] = tmp_path_factory.mktemp(kind) / "encoder"
+            shutil.copytree(checkpoint(kind), made[kind])
+            vocabulary = Pretrained(made[kind]).config["vocab_size"]
+            _tiny.tiny_model("bert", vocabulary).save_pretrained(made[kind] / "decoder")
         if kind not in made:
             made[kind] = tmp_path_factory.mktemp("kind")
             tokenizer = _tiny.unigram(begin=False)
@@ -68,8 +76,8 @@ def whole(folder: Path) -> Any:
     return transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
 
 
-def memory(encoder: Pretrained, layers: tuple[int, ...]) -> Encodings:
-    documents = [passage_document(passage, FORM) for passage in (P1, P2, P3)]
+def memory(encoder: Pretrained, layers: tuple[int, ...], form: str) -> Encodings:
+    documents = [passage_document(passage, form) for passage in (P1, P2, P3)]
     pieces = encoder.cut(documents)
     found = dict(encoder.encode(pieces, list(layers)))
     spec = encoder.spec(list(layers), "fp32")
@@ -77,11 +85,18 @@ def memory(encoder: Pretrained, layers: tuple[int, ...]) -> Encodings:
 
 
 def made(folder: Path, questions: Any = QUESTIONS, **options: Any) -> tuple[Lumen, ReadingBatch]:
-    wanted = Design(reader="generate", **options)
+    warm = folder / "decoder"
+    form, decoder = ("plain", warm) if warm.is_dir() else (FORM, None)
+    own = {"decoder_blocks": 1, "question_pieces": 16, "longest_answer": 16} if warm.is_dir() else {}
+    wanted = Design(reader="generate", **{**own, **options})
     encoder = wanted.encoder(folder)
-    method = Lumen.build(wanted, encoder, read_ahead=0, form=FORM).eval()
+    method = Lumen.build(wanted, encoder, read_ahead=0, form=form, decoder=decoder).eval()
+    draw = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in method.reader.decoder.fresh():  # type: ignore[union-attr, operator]
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draw))  # a new cross-attention says little
     stored = method.plan.stored
-    examples = method.read(questions, encoder, memory(encoder, stored) if stored else None)
+    examples = method.read(questions, encoder, memory(encoder, stored, form) if stored else None)
     (batch,) = method.batches(examples, size=len(questions), order=None)
     return method, batch
 
@@ -152,7 +167,7 @@ def test_CL17_no_mem2q_is_a_mask_of_the_ordinary_stack(kind: str, folders: Calla
         close(found[number], oracle(folders(kind), question, number, masked))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS + WARM)
 def test_CL7_CL8_order_repeats_and_batch_mates_change_no_logit(kind: str, folders: Callable[[str], Path]) -> None:
     found = logits(*made(folders(kind), live=1))
     first = QUESTIONS[0]
@@ -163,7 +178,7 @@ def test_CL7_CL8_order_repeats_and_batch_mates_change_no_logit(kind: str, folder
     assert (fewer[0] - found[0]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS + WARM)
 def test_CL9_a_masked_passage_is_none_and_its_question_copy_is_masked_with_it(
     kind: str, folders: Callable[[str], Path]
 ) -> None:
@@ -180,7 +195,7 @@ def test_CL9_a_masked_passage_is_none_and_its_question_copy_is_masked_with_it(
 
 
 @pytest.mark.parametrize("shown", ["in_memory_each", "prefix"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS + WARM)
 def test_CL10_a_longer_question_beside_it_changes_no_logit(
     kind: str, shown: str, folders: Callable[[str], Path]
 ) -> None:
@@ -387,6 +402,56 @@ def test_it_learns_two_questions_by_heart(
     assert [answer["answer"].text for answer in method.predict(batch)] == ["mat", "river"]
 
 
+@pytest.mark.parametrize("reader", ["generate", "span"])
+def test_a_stopped_training_goes_on_as_if_it_had_not_been(
+    reader: str, folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """With dropout and with targets that are drawn anew each epoch; the same weights to the bit."""
+    wanted = Design(reader=reader, live=1)
+    encoder = wanted.encoder(folders("t5.1.1"))
+    settings = Settings(
+        learning_rate=5e-3,
+        num_train_epochs=2,
+        per_device_train_batch_size=1,
+        save_steps=1,
+        optim="adafactor",
+        lr_scheduler_type="constant",
+    )
+
+    def trained(folder: Path, stop: int | None = None) -> dict[str, Tensor]:
+        method = Lumen.build(wanted, encoder, form=FORM)
+        examples = method.read(QUESTIONS[:2], encoder, memory(encoder, method.plan.stored, FORM))
+        losses, seen = method.losses, []
+
+        def counted(batch: ReadingBatch, names: Any) -> Any:
+            seen.append(batch)
+            if stop is not None and len(seen) > stop:
+                raise KeyboardInterrupt
+            return losses(batch, names)
+
+        method.losses = counted  # type: ignore[method-assign]
+        fit(method, examples, {"answer": Exact()}, settings, dev=examples, folder=folder)
+        return method.state_dict()
+
+    whole = trained(tmp_path / "whole")
+    for stop in (1, 3):
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / str(stop), stop)
+        torch.manual_seed(99)
+        again = trained(tmp_path / str(stop))
+        assert all(torch.equal(again[name], weight) for name, weight in whole.items()), stop
+
+
+def test_z_loss_adds_the_square_of_the_normaliser(folders: Callable[[str], Path]) -> None:
+    method, batch = made(folders("t5.1.1"), live=1)
+    reader: Any = method.reader
+    plain = method.loss(batch)
+    reader.z_loss = 0.5
+    labels = batch.labels()
+    log_z = reader.logits(method.states(batch), batch, labels)[labels >= 0].exp().sum(-1).log()
+    torch.testing.assert_close(method.loss(batch), plain + 0.5 * (log_z**2).sum() * batch.scale, rtol=1e-5, atol=0)
+
+
 def test_a_decoder_is_not_given_more_than_it_has_positions_for(checkpoint: Callable[..., Path]) -> None:
     folder = checkpoint("bert")
     window = Pretrained(folder).window
@@ -402,6 +467,8 @@ def test_a_decoder_is_not_given_more_than_it_has_positions_for(checkpoint: Calla
             Lumen.build(wanted, wanted.encoder(folder))
     wanted = Design(reader="generate", live=1, question_pieces=8, longest_answer=window)
     Lumen.build(wanted, wanted.encoder(folder))
+    with pytest.raises(ConfigError, match=r"knows 38 pieces, the encoder \d+: it would be given"):
+        Lumen.build(wanted, wanted.encoder(checkpoint("modernbert")), decoder=folder)
 
 
 def test_targets_are_any_gold_answer_in_training_and_the_first_elsewhere(folders: Callable[[str], Path]) -> None:

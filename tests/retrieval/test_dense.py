@@ -35,10 +35,11 @@ class Numbers:
 def test_RETR_1_fewer_vectors_than_k(cases: Path) -> None:
     case = json.loads((cases / "RETR-1.json").read_text("utf-8"))
     rows = np.array(case["vectors"], np.float32)
-    dense = Dense(rows, case["ids"], Numbers(), metric="ip")
     query = " ".join(map(str, case["query"]))
-    assert isinstance(dense, Retriever)
-    assert [[hit.passage, hit.score] for hit in dense.find([query], case["k"])[0]] == case["expected"]
+    for kind in ("exact", "flat", "hnsw"):
+        dense = Dense(rows, case["ids"], Numbers(), metric="ip", kind=kind)
+        assert isinstance(dense, Retriever)
+        assert [[hit.passage, hit.score] for hit in dense.find([query], case["k"])[0]] == case["expected"], kind
     with pytest.raises(ConfigError, match="0 vectors for 0 passages; there must be one each, and at least one"):
         Dense(rows[:0], [], Numbers())
 

@@ -55,9 +55,17 @@ class ReadingBatch:
         q_starts = np.cumsum(q_lengths) - q_lengths
         p_starts = np.cumsum(p_lengths) - p_lengths + q_lengths.sum()
         starts = np.stack([q_starts[self.pairs.owner], np.append(p_starts, 0)[self.passage]], 1).ravel()
+        return torch.from_numpy(self._from(starts))
+
+    def positions(self, passages: int) -> Int[Tensor, " R"]:
+        """Of rows of all pairs in their pair: from 0 in a question, from `passages` on in its passage."""
+        return torch.from_numpy(self._from(np.tile([0, passages], len(self.passage))))
+
+    def _from(self, starts: Int[np.ndarray, " _"]) -> Int[np.ndarray, " R"]:
+        """Numbers of rows that count on from a start of each question and each passage of the pairs."""
         counts = np.stack([self.pairs.question, self.pairs.passage], 1).ravel()
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return torch.from_numpy(np.repeat(starts, counts) + within)
+        return np.repeat(starts, counts) + within
 
     def barrier(self, attention: str) -> Barrier | None:
         """Who may read whom (spec B4); None where everything may."""

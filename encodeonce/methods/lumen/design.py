@@ -27,6 +27,7 @@ CHOICES = {
     "embeddings": ("trained", "frozen"),
     "targets": ("located", "occurrences"),
     "reader": ("span", "generate"),
+    "positions": ("compact", "static"),
     "decoder_question": ("auto", "in_memory_each", "in_memory_once", "prefix", "none"),
     "compute": COMPUTE,
 }
@@ -48,8 +49,9 @@ def nearby_cuts(n_blocks: int, live: int) -> list[tuple[int, tuple[int, ...]]]:
 @dataclass(frozen=True)
 class Plan:
     """What a Design comes to for an encoder of `n_blocks`: the memory is the view after block `cut` (or a mix of the
-    `stored` views), and copies of `blocks` run over [question; memory]. `dtype` is what the memory is best stored as:
-    the stream of blocks that begin with a norm grows beyond fp16 (spec B8)."""
+    `stored` views), and copies of `blocks` run over [question; memory]. In distances between the two, passages stand
+    at `together`, None: right behind the question. `dtype` is what the memory is best stored as: the stream of blocks
+    that begin with a norm grows beyond fp16 (spec B8)."""
 
     n_blocks: int
     cut: int
@@ -57,6 +59,7 @@ class Plan:
     stored: tuple[int, ...]
     first_position: int
     segment: int
+    together: int | None = None
     dtype: str = "fp16"
 
     @property
@@ -75,7 +78,9 @@ class Design:
 
     Ablations (B4): `memory` "finetuned" is trained and run on the fly, "conditioned" is frozen and run over [question;
     passage]; `question_encoder="frozen"`; `attention` "no_q2mem": question rows cannot read the passage, "no_mem2q":
-    passage rows cannot read the question. `embeddings="frozen"` trains no piece vectors, which is cheaper.
+    passage rows cannot read the question. `positions="static"` (L-04, as in T5X): where questions and passages meet,
+    passages stand at `question_pieces` however short the question is, not right behind it; absolute positions are so
+    in any case. `embeddings="frozen"` trains no piece vectors, which is cheaper.
 
     `targets`: the gold is where the file says, or every occurrence of an answer in any passage; a question whose
     answers stand nowhere in particular takes the occurrences. `compute` is the number type of live products, `dropout`
@@ -95,6 +100,7 @@ class Design:
     memory: str = "stored"
     question_encoder: str = "trained"
     attention: str = "both"
+    positions: str = "compact"
     embeddings: str = "trained"
     targets: str = "located"
     question_pieces: int = 48
@@ -154,6 +160,7 @@ class Design:
             stored=stored,
             first_position=self.question_pieces if absolute else 0,
             segment=1 if absolute and encoder.n_segments > 1 else 0,
+            together=self.question_pieces if self.positions == "static" else None,
             dtype="bf16" if encoder.shape.norm_first else "fp16",
         )
 
@@ -166,9 +173,16 @@ class Design:
     def encoder(self, name: str | Path, **options: Any) -> Pretrained:
         """The checkpoint as this design needs it: what encodes passages into the memory, and cuts questions.
 
-        `options` go to `Pretrained`. A store that it fills holds passages at their place behind a question.
+        `options` go to `Pretrained`. A store that it fills holds passages at their place behind a question; ConfigError
+        where that leaves them no room.
         """
-        plan = self.plan(Pretrained(name))
+        whole = Pretrained(name)
+        plan = self.plan(whole)
+        if plan.first_position >= whole.window:
+            raise ConfigError(
+                f"question_pieces={self.question_pieces} leaves no room for a passage: {whole.path} can hold "
+                f"{whole.window} pieces in all. Give less."
+            )
         return Pretrained(name, **{"first_position": plan.first_position, "segment": plan.segment, **options})
 
     def to_json(self) -> dict[str, Any]:

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ...adapters.linear import Linear
 from ...batching import Source, planned
 from ...batching.ahead import ahead
 from ...batching.buffers import Buffers
-from ...encoders.decoder import Decoder
 from ...encoders.live import LiveBlocks
 from ...encoders.pretrained import Pretrained
 from ...encoders.t5_decoder import T5Decoder
@@ -78,7 +77,8 @@ class Lumen(nn.Module):
     ) -> "Lumen":
         """Blocks as pre-trained; the start values of what is new depend on `seed` only.
 
-        `decoder` is the checkpoint of a generative reader's decoder, by default the encoder's own.
+        `decoder` is the checkpoint of a generative reader's decoder, by default the encoder's own. ConfigError for one
+        that cannot be given the encoder's pieces, or as many as the design says.
         """
         plan, stack = design.plan(encoder), encoder.stack()
         options: dict[str, Any] = {"compute": design.compute}
@@ -151,7 +151,8 @@ class Lumen(nn.Module):
             met = torch.cat([questions, memory]).index_select(0, batch.meeting)
         if "live" not in self.parts:
             return met
-        return self._live_part("live")(met, batch.lengths, None, batch.barrier(self.design.attention))
+        barrier, positions = batch.barrier(self.design.attention), self._together(batch)
+        return self._live_part("live")(met, batch.lengths, None, barrier, positions)
 
     def losses(self, batch: ReadingBatch, names: Collection[str]) -> dict[str, Float[Tensor, ""]]:
         """A question's loss on average."""
@@ -223,7 +224,11 @@ class Lumen(nn.Module):
         with torch.no_grad():
             asked = part.enter(batch.question_ids, batch.question_lengths)
             met = torch.cat([asked, self._entered(part, batch)]).index_select(0, batch.meeting)
-            return part(met, batch.lengths)
+            return part(met, batch.lengths, positions=self._together(batch))
+
+    def _together(self, batch: ReadingBatch) -> Int[Tensor, " R"] | None:
+        """Where rows stand in their pair, unless one behind the other."""
+        return None if self.plan.together is None else batch.positions(self.plan.together)
 
     def _entered(self, part: LiveBlocks, batch: ReadingBatch) -> Float[Tensor, "P D"]:
         """View 0 of the passages at their place behind a question."""
@@ -249,7 +254,7 @@ def _reader(
     if design.reader == "span":
         return SpanAnswers(encoder.width, design.dropout)
     home = encoder.path if folder is None else folder
-    decoder: Decoder
+    decoder: T5Decoder | WarmDecoder
     if encoder.family == "t5":
         decoder = T5Decoder.load(home)
         if "question" in parts:
@@ -259,6 +264,12 @@ def _reader(
     else:
         whole = encoder.cut([Document("a", text="a")])[0].ids
         decoder = WarmDecoder.load(home, int(whole[0]), int(whole[-1]), design.decoder_blocks)
+        known, needed = int(decoder.model.config.vocab_size), int(encoder.config["vocab_size"])
+        if known < needed:
+            raise ConfigError(
+                f"the decoder {home} knows {known} pieces, the encoder {needed}: it would be given pieces that it has "
+                "not. Give one of the encoder's own vocabulary."
+            )
     shown = design.question_for_decoder(plan)
     prefix = design.question_pieces if shown == "prefix" else 0
     if decoder.longest is not None and prefix + design.longest_answer > decoder.longest:
