@@ -18,11 +18,12 @@ __all__ = ["Decoder", "Written", "write"]
 
 
 class Decoder(nn.Module, ABC):
-    """`start` is the piece that an output begins with, `end` the one that ends it, `longest` the most pieces that it
-    can be given (None: any number)."""
+    """`start` is the piece that an output begins with, `end` the one that ends it, `pieces` how many there are,
+    `longest` the most that it can be given (None: any number)."""
 
     start: int
     end: int
+    pieces: int
     longest: int | None = None
 
     def forward(

@@ -25,6 +25,7 @@ class T5Decoder(Decoder):
         super().__init__()
         config = model.config
         self.start, self.end = int(config.decoder_start_token_id), int(config.eos_token_id)
+        self.pieces = int(config.vocab_size)
         self.tied = model.lm_head.weight is model.shared.weight
         self.scale = config.d_model**-0.5 if config.scale_decoder_outputs else 1.0
         self.body: Any = copy.deepcopy(model.decoder)

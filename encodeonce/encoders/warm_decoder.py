@@ -31,6 +31,7 @@ class WarmDecoder(Decoder):
     def __init__(self, model: Any, start: int, end: int, fresh: frozenset[str]) -> None:
         super().__init__()
         self.start, self.end = start, end
+        self.pieces = int(model.config.vocab_size)
         self.model: Any = model.requires_grad_(True)
         self.longest = checkpoint.usable_window(model.config.to_dict())
         self._fresh = fresh

@@ -4,6 +4,7 @@ Axes: B questions   T pieces of an answer   V vocabulary
 """
 
 import importlib.util
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -469,6 +470,27 @@ def test_a_decoder_is_not_given_more_than_it_has_positions_for(checkpoint: Calla
     Lumen.build(wanted, wanted.encoder(folder))
     with pytest.raises(ConfigError, match=r"knows 38 pieces, the encoder \d+: it would be given"):
         Lumen.build(wanted, wanted.encoder(checkpoint("modernbert")), decoder=folder)
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5"])
+def test_a_decoder_whose_pieces_are_others_is_refused(
+    folders: Callable[[str], Path], tmp_path: Path, kind: str
+) -> None:
+    own = folders(kind)
+    other = shutil.copytree(own, tmp_path / "other")
+    design = Design(reader="generate", live=1, question_pieces=8, longest_answer=4)
+    encoder = design.encoder(own)
+    Lumen.build(design, encoder, decoder=other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        first, second = list(vocabulary)[-2:]
+        vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    else:
+        vocabulary[-2], vocabulary[-1] = vocabulary[-1], vocabulary[-2]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(ConfigError, match=r"2 of the encoder's \d+ pieces are others to the decoder .*other, such as"):
+        Lumen.build(design, encoder, decoder=other)
 
 
 def test_targets_are_any_gold_answer_in_training_and_the_first_elsewhere(folders: Callable[[str], Path]) -> None:

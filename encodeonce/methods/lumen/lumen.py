@@ -19,7 +19,9 @@ from ...adapters.linear import Linear
 from ...batching import Source, planned
 from ...batching.ahead import ahead
 from ...batching.buffers import Buffers
+from ...encoders.checkpoint import VOCABULARY_FILES
 from ...encoders.live import LiveBlocks
+from ...encoders.pieces import load_tokenizer
 from ...encoders.pretrained import Pretrained
 from ...encoders.t5_decoder import T5Decoder
 from ...encoders.warm_decoder import WarmDecoder
@@ -264,12 +266,7 @@ def _reader(
     else:
         whole = encoder.cut([Document("a", text="a")])[0].ids
         decoder = WarmDecoder.load(home, int(whole[0]), int(whole[-1]), design.decoder_blocks)
-        known, needed = int(decoder.model.config.vocab_size), int(encoder.config["vocab_size"])
-        if known < needed:
-            raise ConfigError(
-                f"the decoder {home} knows {known} pieces, the encoder {needed}: it would be given pieces that it has "
-                "not. Give one of the encoder's own vocabulary."
-            )
+    _same_pieces(decoder.pieces, home, encoder)
     shown = design.question_for_decoder(plan)
     prefix = design.question_pieces if shown == "prefix" else 0
     if decoder.longest is not None and prefix + design.longest_answer > decoder.longest:
@@ -286,3 +283,21 @@ def _reader(
         design.length_penalty,
         design.z_loss,
     )
+
+
+def _same_pieces(known: int, decoder: Path, encoder: Pretrained) -> None:
+    """ConfigError where the encoder's pieces are others to the decoder, or none of its `known` ones."""
+    needed, advice = int(encoder.config["vocab_size"]), "Give one of the encoder's own vocabulary."
+    if known < needed:
+        raise ConfigError(
+            f"the decoder {decoder} knows {known} pieces, the encoder {needed}: it would be given pieces that it has "
+            f"not. {advice}"
+        )
+    if decoder != encoder.path and any((decoder / name).is_file() for name in VOCABULARY_FILES):
+        ours, theirs = (load_tokenizer(path).get_vocab() for path in (encoder.path, decoder))
+        strange = [piece for piece, number in ours.items() if theirs.get(piece) != number]
+        if strange:
+            raise ConfigError(
+                f"{len(strange)} of the encoder's {len(ours)} pieces are others to the decoder {decoder}, such as "
+                f"{min(strange)!r}: {ours[min(strange)]} here, {theirs.get(min(strange))} there. {advice}"
+            )
