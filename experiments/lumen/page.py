@@ -1,8 +1,9 @@
 """The tables and the curve of this folder's rows: `python experiments/lumen/page.py` writes curve.png, and the tables
 between the two marks of docs/methods/lumen.md.
 
-Means with standard deviations over seeds; "gap closed" is (LUMEN - memory) / (FiD - memory), of exact match. A step of
-the curve is the mean over seeds of the difference between two depths with the same seed, with its standard error.
+Means with standard deviations over seeds; "gap closed" is (LUMEN - memory) / (FiD - memory), of exact match. What a
+step of the curve, a restriction or a transfer changes is the mean over seeds of the difference between two runs of the
+same seed, with its standard error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,9 @@ from encodeonce.report.results import ResultsRow, latest, read_rows
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "methods" / "lumen.md"
 START, END = "<!-- figures: written by page.py -->\n", "<!-- end of figures -->"
+FILES = ("rows.jsonl", "small.jsonl", "twelve.jsonl", "lookup.jsonl")
+CHANGED = ("attention", "question_encoder", "memory", "transfer")
+"""Words of a variant that are held against the same without them, or without transfer."""
 INK, BLUE, ORANGE = "#22272e", "#0072B2", "#E69F00"
 
 Values = Mapping[int | None, float]
@@ -46,12 +50,19 @@ class Cells:
         return f"{100 * (mean(values.values()) - low) / (high - low):.0f}" if high != low else ""
 
 
+def learnt_from(row: ResultsRow) -> str:
+    """The data set and how many questions were learnt from, which the command says."""
+    words = (row.command or "").split()
+    counts = [after for word, after in pairwise(words) if word in ("--train", "--questions")]
+    return ", ".join([row.dataset, *counts])
+
+
 def grouped(rows: Sequence[ResultsRow]) -> dict[tuple[str, str], Cells]:
-    """By data set and encoder, in the order they came."""
+    """By what was learnt from, and encoder, in the order they came."""
     found: dict[tuple[str, str], list[ResultsRow]] = {}
-    for row in latest(rows):
-        found.setdefault((row.dataset, row.encoder), []).append(row)
-    return {key: Cells(own) for key, own in found.items()}
+    for row in rows:
+        found.setdefault((learnt_from(row), row.encoder), []).append(row)
+    return {key: Cells(latest(own)) for key, own in found.items()}
 
 
 def written(values: Values) -> str:
@@ -59,21 +70,35 @@ def written(values: Values) -> str:
     return f"{mean(own):.1f}" + (f" ± {stdev(own):.1f}" if len(own) > 1 else "")
 
 
+def difference(before: Values, after: Values) -> tuple[int, str]:
+    """Seeds of both, and the mean difference with its standard error."""
+    own = [after[seed] - before[seed] for seed in before.keys() & after.keys()]
+    error = f" ± {stdev(own) / len(own) ** 0.5:.1f}" if len(own) > 1 else ""
+    return len(own), f"{mean(own):+.1f}{error}" if own else ""
+
+
 def steps(cells: Cells) -> list[tuple[str, int, str]]:
     """Between neighbours of the curve: which, seeds, the difference."""
-    curve, found = cells.curve(), []
-    for (low, before), (high, after) in pairwise(curve):
-        both = sorted(before.keys() & after.keys(), key=str)
-        own = [after[seed] - before[seed] for seed in both]
-        error = f" ± {stdev(own) / len(own) ** 0.5:.1f}" if len(own) > 1 else ""
-        if own:
-            found.append((f"{low} to {high}", len(own), f"{mean(own):+.1f}{error}"))
-    return found
+    found = [(f"live={low} to {high}", *difference(a, b)) for (low, a), (high, b) in pairwise(cells.curve())]
+    return [step for step in found if step[1]]
+
+
+def changes(cells: Cells) -> list[tuple[str, int, str]]:
+    """What a restriction, a relaxation or a transfer changes: which, seeds, the difference."""
+    found = []
+    for (split, variant), by in sorted(cells.by.items()):
+        words = variant.split()
+        if split != "test" or words[-1].partition("=")[0] not in CHANGED:
+            continue
+        plain = " ".join([*words[:-1], *(["transfer=none"] if "transfer" in words[-1] else [])])
+        if plain != variant and (base := cells.by.get((split, plain))):
+            found.append((f"{' '.join(words[:-1])}: {words[-1]}", *difference(base["exact_match"], by["exact_match"])))
+    return [change for change in found if change[1]]
 
 
 def table(rows: Sequence[ResultsRow]) -> str:
     scores = ["| data | encoder | split | variant | seeds | exact match | F1 | gap closed, % |", "| --- " * 8 + "|"]
-    between = ["| data | encoder | live | seeds | exact match, and its standard error |", "| --- " * 5 + "|"]
+    between = ["| data | encoder | what changes | seeds | exact match, and its standard error |", "| --- " * 5 + "|"]
     times = ["| encoder | variant | training step, % of FiD | answering, % of FiD |", "| --- " * 4 + "|"]
     for (dataset, encoder), cells in grouped(rows).items():
         for (split, variant), by in sorted(cells.by.items(), key=lambda cell: (cell[0][0] != "test", cell[0][1])):
@@ -84,19 +109,24 @@ def table(rows: Sequence[ResultsRow]) -> str:
                 em, f1 = by["exact_match"], written(by["f1"]) if "f1" in by else ""
                 own = [dataset, encoder, split, variant, str(len(em)), written(em), f1, cells.closed(em, split)]
                 scores.append(f"| {' | '.join(own)} |")
-        between += [f"| {dataset} | {encoder} | {which} | {n} | {step} |" for which, n, step in steps(cells)]
+        between += [
+            f"| {dataset} | {encoder} | {which} | {n} | {step} |" for which, n, step in steps(cells) + changes(cells)
+        ]
     return "\n\n".join("\n".join(lines) for lines in (scores, between, times) if len(lines) > 2) + "\n"
 
 
 def curve(rows: Sequence[ResultsRow], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.4), dpi=150, layout="constrained")
     every = {key: cells for key, cells in grouped(rows).items() if len(cells.curve()) > 1}
     if not every:
         return
-    axes = figure.subplots(1, len(every), squeeze=False)[0]
-    for axis, ((dataset, encoder), cells) in zip(axes, every.items(), strict=True):
+    lines = -(-len(every) // 2)
+    figure = Figure(figsize=(8, 3.2 * lines), dpi=150, layout="constrained")
+    axes = figure.subplots(lines, 2, squeeze=False).flat
+    for axis in axes[len(every) :]:
+        axis.set_axis_off()
+    for axis, ((dataset, encoder), cells) in zip(axes, every.items(), strict=False):
         plain = cells.curve()
         axis.errorbar(
             [live for live, _ in plain],
@@ -108,7 +138,7 @@ def curve(rows: Sequence[ResultsRow], path: Path) -> None:
             label="the paper's cut",
         )
         for (split, variant), by in cells.by.items():
-            if split == "test" and "blocks=" in variant:
+            if split == "test" and "blocks=" in variant and variant.split()[-1].partition("=")[0] not in CHANGED:
                 own, live = by["exact_match"], variant.split("blocks=")[1].split(" ")[0].count(",") + 1
                 axis.errorbar([live], [mean(own.values())], [spread(own)], color=ORANGE, marker="D")
                 axis.annotate(
@@ -134,7 +164,7 @@ def made(rows: Sequence[ResultsRow]) -> str:
 
 
 def main() -> None:
-    rows = [row for path in sorted(HERE.glob("*.jsonl"), reverse=True) for row in read_rows(path)]
+    rows = [row for name in FILES for row in read_rows(HERE / name)]
     if not rows:
         raise SystemExit("no row yet: run experiments/lumen/run first.")
     curve(rows, HERE / "curve.png")

@@ -4,8 +4,9 @@
                                         [--encoder FOLDER] [--rows rows.jsonl]
 
 Parts: curve (live 0, 1, 2, 3, 6 of 6 blocks at the paper's cut), search (cut and start blocks on dev), best (the
-search's choice), timing, ablations (at live = 2), transfer (to reviews). Where none is named, curve and best of all
-seeds come first, with search and timing, which are of the first seed alone; then ablations, then transfer. A row of
+search's choice), timing, ablations (at live = 2), restricted (those of them that store a memory, of the search's
+choice), transfer (to reviews), middle (that choice, without a search). Where none is named, curve and best of all seeds
+come first, with search and timing, which are of the first seed alone; then ablations and the rest. A row of
 rows.jsonl is one number of one run; runs whose rows are there are not run again, and a run that was stopped goes on.
 Checkpoints that no later run starts from are deleted. Rows of other sizes or of another encoder belong into another
 file; one of 12 blocks has the same shares live. One thread. Needs the data folder beside the project, the packaged
@@ -50,7 +51,7 @@ TARGET = ("squadshifts_amazon",)
 BLOCKS = 6
 """Of the packaged encoder; what follows is in its blocks, and is stretched for an encoder of more."""
 CURVE = (6, 0, 2, 3, 1)
-TRANSFERRED = (1, 2, 6)
+TRANSFERRED = (2, 6)
 SEARCH: tuple[dict[str, Any], ...] = (
     {"cut": 4, "blocks": (2, 3)},
     {"cut": 4, "blocks": (3, 4)},
@@ -61,12 +62,21 @@ SEARCH: tuple[dict[str, Any], ...] = (
     {"cut": 2, "blocks": (2, 3)},
     {"cut": 4, "blocks": (2, 3), "layers": (2, 4, 6)},
 )
+MIDDLE = SEARCH[6]
+"""What the search chose, for other sizes."""
 ABLATIONS: tuple[dict[str, Any], ...] = (
     {"live": 2, "question_encoder": "frozen"},
     {"live": 2, "attention": "no_mem2q"},
     {"live": 2, "attention": "no_q2mem"},
     {"live": 2, "memory": "conditioned"},
     {"live": 2, "memory": "finetuned"},
+)
+
+
+RESTRICTIONS: tuple[dict[str, Any], ...] = (
+    {"attention": "no_mem2q"},
+    {"attention": "no_q2mem"},
+    {"question_encoder": "frozen"},
 )
 
 
@@ -159,6 +169,7 @@ class Runs:
         times = self.blocks // BLOCKS
         self.curve_lives, self.transferred = (tuple(times * n for n in own) for own in (CURVE, TRANSFERRED))
         self.searched, self.ablated = (tuple(stretched(o, times) for o in own) for own in (SEARCH, ABLATIONS))
+        self.middle_design = stretched(MIDDLE, times)
         self.seeds = [int(seed) for seed in arguments.seeds.split(",")]
         self.path = Path(arguments.rows)
         self.name = self.encoder.name if arguments.encoder else "all-MiniLM-L6-v2"
@@ -271,13 +282,23 @@ class Runs:
 
     def best(self, seed: int) -> None:
         """The search's choice; then none of its checkpoints is needed any more."""
+        self.run(self.chosen(), seed)
+        for options in self.searched:
+            shutil.rmtree(self.home(self.corpus(SOURCE, self.arguments.train), variant(options), seed), True)
+
+    def chosen(self) -> Mapping[str, Any]:
         own = [r for r in latest(read_rows(self.path)) if r.split == "dev" and r.metric == "exact_match"]
         if len(own) < len(self.searched):
             raise SystemExit(f"{len(own)} of {len(self.searched)} designs were tried: run the part search first.")
-        chosen = max(own, key=lambda r: r.value).variant
-        self.run(next(o for o in self.searched if variant(o) == chosen), seed)
-        for options in self.searched:
-            shutil.rmtree(self.home(self.corpus(SOURCE, self.arguments.train), variant(options), seed), True)
+        best = max(own, key=lambda r: r.value).variant
+        return next(options for options in self.searched if variant(options) == best)
+
+    def middle(self, seed: int) -> None:
+        self.run(self.middle_design, seed)
+
+    def restricted(self, seed: int) -> None:
+        for restriction in RESTRICTIONS:
+            self.run({**self.chosen(), **restriction}, seed)
 
     def ablations(self, seed: int) -> None:
         for options in self.ablated:
@@ -310,10 +331,7 @@ class Runs:
     def timing(self, seed: int, repeats: int = 7) -> None:
         """Once, whatever the seed: a training step and an answering pass over one batch of 16 questions, the designs in
         turn: CPU seconds, minima; as a ratio to FiD."""
-        best = next(
-            (r.variant for r in read_rows(self.path) if "blocks" in r.variant and r.split == "test"),
-            variant(self.searched[0]),
-        )
+        best = variant(self.chosen())
         if any(r.split == "timing" and r.variant == best for r in read_rows(self.path)):
             return
         designs = [{"live": live} for live in self.curve_lives] + [o for o in self.searched if variant(o) == best]
@@ -367,7 +385,7 @@ def cells(seeds: Sequence[int], wanted: Sequence[str]) -> Iterator[tuple[str, in
     """Parts with their seeds, the most telling first."""
     every = [(part, seeds[0]) for part in ("curve", "search", "best", "timing")]
     every += [(part, seed) for seed in seeds[1:] for part in ("curve", "best")]
-    every += [(part, seed) for part in ("ablations", "transfer") for seed in seeds]
+    every += [(part, seed) for part in ("ablations", "restricted", "transfer", "middle") for seed in seeds]
     if strange := sorted(set(wanted) - {part for part, _ in every}):
         raise SystemExit(f"no part {strange[0]!r}; there is {', '.join(dict.fromkeys(part for part, _ in every))}.")
     yield from (cell for cell in every if not wanted or cell[0] in wanted)
