@@ -2,7 +2,7 @@
 
     python benchmarks/lumen.py [--repeats 3] [--passages 20]
 
-Random weights, a small vocabulary, 20 passages of 208 pieces and a question of 48, as in the paper; CPU seconds of one
+Random weights, a small vocabulary, 20 passages of 208 pieces and a question of 48, as in the paper; wall seconds of one
 thread, minima of interleaved repeats. `encoder` is all that comes before the decoder, the memory's read from a store
 and the question's own pass included; `answer` adds one pass of the decoder over 32 pieces. Writes results/lumen.json.
 """
@@ -79,12 +79,12 @@ def measured(method: Lumen, examples: ReadingExamples) -> tuple[float, float]:
     labels = torch.randint(3, PIECES, (1, TARGET))
     reader: Any = method.reader
     with torch.no_grad():
-        began = time.process_time()
+        began = time.perf_counter()
         (batch,) = method.batches(examples, size=1, order=None)
         states = method.states(batch)
-        middle = time.process_time()
+        middle = time.perf_counter()
         reader.logits(states, batch, labels)
-    return middle - began, time.process_time() - began
+    return middle - began, time.perf_counter() - began
 
 
 def main() -> None:

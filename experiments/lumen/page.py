@@ -51,9 +51,9 @@ class Cells:
 
 
 def learnt_from(row: ResultsRow) -> str:
-    """The data set and how many questions were learnt from, which the command says."""
+    """The data set, with the command's word for how much of it at most."""
     words = (row.command or "").split()
-    counts = [after for word, after in pairwise(words) if word in ("--train", "--questions")]
+    counts = [f"{word} {after}" for word, after in pairwise(words) if word in ("--train", "--questions")]
     return ", ".join([row.dataset, *counts])
 
 
