@@ -50,7 +50,7 @@ def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     "--seeds",
     default="5",
     show_default=True,
-    help="How many seeds, up to 5, or which: 13,21,42. A number over 5 is a seed.",
+    help="How many seeds, or which: 13,21,42. One alone is written 42,.",
 )
 @click.option(
     "--learning-rate-grid",
@@ -148,9 +148,10 @@ def _seeds(text: str) -> int | list[int]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise click.BadParameter(f"{text!r}: a number of seeds, or seeds as 13,21,42.", param_hint="--seeds") from None
-    if not numbers or min(numbers) < 0 or numbers == [0]:
+    alone = len(numbers) == 1 and "," not in text
+    if not numbers or min(numbers) < int(alone):
         raise click.BadParameter(f"{text!r}: give at least one seed, of 0 or more.", param_hint="--seeds")
-    return numbers[0] if len(numbers) == 1 else numbers
+    return numbers[0] if alone else numbers
 
 
 def _write(rows: Sequence["ResultsRow"], report: Path, paper: "Paper", metrics: Metrics, plot: bool) -> None:

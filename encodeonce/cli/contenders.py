@@ -6,6 +6,7 @@ A value is looked for in the values that are tried, then in `[methods.NAME]`, th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
@@ -25,7 +26,7 @@ NAMES = (*VARIANTS, *TUNINGS)
 """Every method that the command line knows."""
 
 SEEDS = (13, 21, 42, 87, 100)
-"""The seeds of every experiment, in order."""
+"""The first seeds of every experiment, in order; 1, 2, 3 and so on follow."""
 
 Point = Mapping[str, Any]
 """Values of settings that were chosen among those tried; empty where nothing is tried."""
@@ -84,7 +85,16 @@ def contender(config: "Config", name: str | None = None) -> Contender:
     if getattr(section, stray).chosen():
         raise ConfigError(f"[methods.{name}.{stray}]: {method} takes its options from [methods.{name}.{kind}].")
     options |= getattr(section, kind).chosen()
-    return _checked(Contender(name, method, options, section.own(), seeds_of(section.seeds or ()), section.grid))
+    return _checked(
+        Contender(
+            name,
+            method,
+            options,
+            section.own(),
+            seeds_of(section.seeds) if section.seeds is not None else (),
+            section.grid,
+        )
+    )
 
 
 def contenders(
@@ -101,10 +111,12 @@ def contenders(
 
 
 def seeds_of(wanted: int | Sequence[int]) -> tuple[int, ...]:
-    """So many of `SEEDS`, or the seeds themselves; a number beyond them is a seed."""
-    if isinstance(wanted, int):
-        return SEEDS[:wanted] if 1 <= wanted <= len(SEEDS) else (wanted,)
-    return tuple(wanted)
+    """So many seeds, `SEEDS` first, or the seeds themselves. ConfigError where there is none."""
+    following = (seed for seed in count(1) if seed not in SEEDS)
+    seeds = tuple(islice(chain(SEEDS, following), wanted)) if isinstance(wanted, int) else tuple(wanted)
+    if not seeds:
+        raise ConfigError(f"seeds = {wanted!r}: give at least one, as a number of seeds or as a list of them.")
+    return seeds
 
 
 def _options_of(method: str) -> list[str]:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import click
 import pytest
 
+from encodeonce.cli.compare import _seeds
 from encodeonce.cli.config import parse
 from encodeonce.cli.contenders import SEEDS, contender, contenders, seeds_of
 from encodeonce.errors import ConfigError
@@ -69,7 +71,8 @@ def test_a_comparison_gives_seeds_and_rates_to_those_without_any() -> None:
 
 def test_seeds_are_a_number_of_them_or_the_seeds() -> None:
     assert seeds_of(3) == SEEDS[:3]
-    assert seeds_of(6) == (6,)
+    assert seeds_of(8) == (13, 21, 42, 87, 100, 1, 2, 3)
+    assert len(set(seeds_of(100))) == 100
     assert seeds_of([5, 3]) == (5, 3)
 
 
@@ -98,3 +101,20 @@ def test_what_a_method_cannot_have_is_refused(name: str, section: dict[str, Any]
     config = parse({"encoder": "e", "methods": {} if section is None else {name: section}}, "here")
     with pytest.raises(ConfigError, match=message):
         contender(config, name)
+
+
+@pytest.mark.parametrize("none", [0, []])
+def test_no_seed_is_refused(none: int | list[int]) -> None:
+    with pytest.raises(ConfigError, match="give at least one"):
+        seeds_of(none)
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("3", 3), ("42,", [42]), ("13, 21", [13, 21]), ("0,1", [0, 1])])
+def test_seeds_on_the_command_line(text: str, wanted: int | list[int]) -> None:
+    assert _seeds(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "", ",", "1,-2", "two"])
+def test_seeds_that_are_none_on_the_command_line(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        _seeds(text)
