@@ -231,8 +231,20 @@ def test_settings_that_do_not_exist_are_refused_by_name() -> None:
     kinds = "answer_spans, chunking, classification"
     with pytest.raises(ConfigError, match=f"kind='clasification' is not known. There is: {kinds}"):
         named("topic", kind="clasification")
-    with pytest.raises(ConfigError, match=r"task 'cola': .*colour"):
-        named("cola", colour="red")
+    for name, learned in (("cola", "pairs"), ("stsb", "mean"), ("multilabel", "called")):
+        with pytest.raises(ConfigError, match=rf"task '{name}' has no setting '{learned}'\..* It has: column, piece"):
+            named(name, **{learned: "x"})
+
+
+def test_values_of_the_wrong_kind_are_refused_and_lists_are_taken() -> None:
+    with pytest.raises(ConfigError, match=r"task 'mrpc': positive = 1 must be text or a list of texts\."):
+        named("mrpc", positive=1)
+    with pytest.raises(ConfigError, match=r"positive = \[1, 0\] must be text or a list of texts\."):
+        named("mrpc", positive=[1, 0])
+    with pytest.raises(ConfigError, match=r"task 'multilabel': threshold = True must be a number\."):
+        named("multilabel", threshold=True)
+    assert named("mrpc", positive=["yes", "1"]).learn(documents("1", "0")).to_json()["positive"] == "1"
+    assert hash(named("mrpc", positive=["yes", "1"])) == hash(named("mrpc", positive=("yes", "1")))
 
 
 def test_a_single_label_is_said(caplog: pytest.LogCaptureFixture) -> None:
