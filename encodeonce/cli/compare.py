@@ -106,7 +106,7 @@ def compare(
     from . import learning
     from .cells import Names
     from .comparing import Comparison
-    from .contenders import contenders, seeds_of
+    from .contenders import contenders, say_unused, seeds_of
     from .published import published, strangers
     from .steps import recorded
 
@@ -114,6 +114,7 @@ def compare(
     default = Names(report.resolve().name, Path(chosen.data.train[0]).name.split(".")[0])
     names = Names(experiment or default.experiment, dataset or default.dataset, recorded(chosen.encoder))
     taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
+    say_unused(chosen, taking_part)
     comparison = Comparison(chosen, report, taking_part, names, apart)
     if dry_run:
         from .outlook import outlook
