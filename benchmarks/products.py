@@ -58,7 +58,7 @@ def measure(rows: int, inputs: int, outputs: int, rounds: int) -> dict[str, dict
             continue
         try:
             packed[name] = [backend.pack(weight, bias) for weight in weights]
-            backend.multiply(x, packed[name][0], False)
+            backend.multiply(x.to(backend.takes), packed[name][0])
         except (RuntimeError, OSError, NotImplementedError) as problem:
             print(f"{name} cannot run here: {problem}")
             packed.pop(name, None)
@@ -67,7 +67,7 @@ def measure(rows: int, inputs: int, outputs: int, rounds: int) -> dict[str, dict
         for name, weights_of in packed.items():
             for weight in weights_of:
                 began = time.perf_counter()
-                known[name].multiply(x, weight, False)
+                known[name].multiply(x.to(known[name].takes), weight)
                 seconds[name].append(time.perf_counter() - began)
     work = 2 * rows * inputs * outputs / 1e9
     return {

@@ -50,7 +50,7 @@ def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     "--seeds",
     default="5",
     show_default=True,
-    help="How many seeds, up to 5, or which: 13,21,42. A number over 5 is a seed.",
+    help="How many seeds, or which: 13,21,42. One alone is written 42,.",
 )
 @click.option(
     "--learning-rate-grid",
@@ -106,7 +106,7 @@ def compare(
     from . import learning
     from .cells import Names
     from .comparing import Comparison
-    from .contenders import contenders, seeds_of
+    from .contenders import contenders, say_unused, seeds_of
     from .published import published, strangers
     from .steps import recorded
 
@@ -114,6 +114,7 @@ def compare(
     default = Names(report.resolve().name, Path(chosen.data.train[0]).name.split(".")[0])
     names = Names(experiment or default.experiment, dataset or default.dataset, recorded(chosen.encoder))
     taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
+    say_unused(chosen, taking_part)
     comparison = Comparison(chosen, report, taking_part, names, apart)
     if dry_run:
         from .outlook import outlook
@@ -148,9 +149,10 @@ def _seeds(text: str) -> int | list[int]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise click.BadParameter(f"{text!r}: a number of seeds, or seeds as 13,21,42.", param_hint="--seeds") from None
-    if not numbers or min(numbers) < 0 or numbers == [0]:
+    alone = len(numbers) == 1 and "," not in text
+    if not numbers or min(numbers) < int(alone):
         raise click.BadParameter(f"{text!r}: give at least one seed, of 0 or more.", param_hint="--seeds")
-    return numbers[0] if len(numbers) == 1 else numbers
+    return numbers[0] if alone else numbers
 
 
 def _write(rows: Sequence["ResultsRow"], report: Path, paper: "Paper", metrics: Metrics, plot: bool) -> None:

@@ -4,8 +4,11 @@ A value is looked for in the values that are tried, then in `[methods.NAME]`, th
 `[train]`. A contender is a line of a comparison: a method, or the same one again with options of its own.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import chain, count, islice, product
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
@@ -14,18 +17,23 @@ from ..methods.finetune import ENCODER_RATES, TUNINGS, Tuning
 from ..resolve import nearest
 from ..serve.methods import MethodSettings
 from ..train.settings import Settings
-from .config import AdapterSection, FinetuneSection, TrainSection
+from .config import AdapterSection, FinetuneSection, MethodSection, TrainSection
 
 if TYPE_CHECKING:
     from .config import Config
 
-__all__ = ["NAMES", "SEEDS", "Contender", "contender", "contenders"]
+__all__ = ["NAMES", "SEEDS", "Contender", "contender", "contenders", "say_unused"]
+
+log = logging.getLogger("encodeonce")
 
 NAMES = (*VARIANTS, *TUNINGS)
 """Every method that the command line knows."""
 
 SEEDS = (13, 21, 42, 87, 100)
-"""The seeds of every experiment, in order."""
+"""The first seeds of every experiment, in order; 1, 2, 3 and so on follow."""
+
+RATES = ("encoder_learning_rate", "inside_learning_rate")
+"""Keys of `[train]` that not every method has a use for."""
 
 Point = Mapping[str, Any]
 """Values of settings that were chosen among those tried; empty where nothing is tried."""
@@ -47,6 +55,17 @@ class Contender:
         """Whether it trains nothing of the encoder."""
         return self.method in VARIANTS
 
+    @cached_property
+    def uses(self) -> tuple[str, ...]:
+        """The keys of `[adapter]` or `[finetune]` and of `[train]` that make a difference at some point of the grid."""
+        found = {key for key in TrainSection.model_fields if key not in RATES}
+        tried = [key for key in self.grid if key in _options_of(self.method)]
+        for values in product(*(self.grid[key] for key in tried)):
+            settings = self.settings(dict(zip(tried, values, strict=True)))
+            found |= {*settings.uses, *(RATES[:1] if isinstance(settings, Tuning) and settings.trains_blocks else ())}
+        section = AdapterSection if self.reads_only else FinetuneSection
+        return tuple(key for key in (*section.model_fields, *TrainSection.model_fields) if key in found)
+
     def settings(self, point: Point | None = None) -> MethodSettings:
         """The method's settings; ConfigError for values that it cannot have."""
         known = _options_of(self.method)
@@ -55,12 +74,18 @@ class Contender:
 
     def training(self, config: "Config", point: Point | None = None, **changes: float | int) -> Settings:
         """The loop's settings; where no rate of the encoder's blocks is set, the method's own (`ENCODER_RATES`), where
-        it is 0 the rate of all else."""
+        it is 0 the rate of all else. ConfigError for values that it cannot have."""
         tried = {key: value for key, value in (point or {}).items() if key in TrainSection.model_fields}
         values = {**config.train.model_dump(), **self.own, **tried, **changes}
         if values["encoder_learning_rate"] is None:
-            has_own = not getattr(self.settings(point), "rank", 0)
+            settings = self.settings(point)
+            has_own = isinstance(settings, Tuning) and settings.trains_blocks
             values["encoder_learning_rate"] = ENCODER_RATES.get(self.method, 0.0) if has_own else 0.0
+        if values["early_stopping_patience"] and not (config.data.dev or config.data.dev_fraction):
+            raise ConfigError(
+                f"train.early_stopping_patience = {values['early_stopping_patience']} counts epochs without a better "
+                "score on dev, and there is no dev. Set data.dev or data.dev_fraction, or patience to 0."
+            )
         return Settings(**values)
 
 
@@ -79,12 +104,13 @@ def contender(config: "Config", name: str | None = None) -> Contender:
     kind = "adapter" if method in VARIANTS else "finetune"
     options = getattr(config, kind).chosen()
     if section is None:
-        return _checked(Contender(name, method, options))
+        return _checked(Contender(name, method, options), MethodSection())
     stray = {"adapter": "finetune", "finetune": "adapter"}[kind]
     if getattr(section, stray).chosen():
         raise ConfigError(f"[methods.{name}.{stray}]: {method} takes its options from [methods.{name}.{kind}].")
     options |= getattr(section, kind).chosen()
-    return _checked(Contender(name, method, options, section.own(), seeds_of(section.seeds or ()), section.grid))
+    seeds = seeds_of(section.seeds) if section.seeds is not None else ()
+    return _checked(Contender(name, method, options, section.own(), seeds, section.grid), section)
 
 
 def contenders(
@@ -101,10 +127,12 @@ def contenders(
 
 
 def seeds_of(wanted: int | Sequence[int]) -> tuple[int, ...]:
-    """So many of `SEEDS`, or the seeds themselves; a number beyond them is a seed."""
-    if isinstance(wanted, int):
-        return SEEDS[:wanted] if 1 <= wanted <= len(SEEDS) else (wanted,)
-    return tuple(wanted)
+    """So many seeds, `SEEDS` first, or the seeds themselves. ConfigError where there is none."""
+    following = (seed for seed in count(1) if seed not in SEEDS)
+    seeds = tuple(islice(chain(SEEDS, following), wanted)) if isinstance(wanted, int) else tuple(wanted)
+    if not seeds:
+        raise ConfigError(f"seeds = {wanted!r}: give at least one, as a number of seeds or as a list of them.")
+    return seeds
 
 
 def _options_of(method: str) -> list[str]:
@@ -112,16 +140,41 @@ def _options_of(method: str) -> list[str]:
     return [one.name for one in fields(made) if one.name != "name"]
 
 
-def _checked(one: Contender) -> Contender:
-    """The same; ConfigError where it cannot be made, or tries a setting that it has not."""
+def _checked(one: Contender, section: MethodSection) -> Contender:
+    """The same; ConfigError where it cannot be made, or where its own table sets or tries what it has no use for."""
     one.settings()
-    known = [*(AdapterSection if one.reads_only else FinetuneSection).model_fields, *TrainSection.model_fields]
     for key, values in one.grid.items():
-        if key not in known or key == "seed":
-            raise ConfigError(
-                f"[methods.{one.name}.grid]: no setting {key!r} of {one.method}.{nearest(key, known)} "
-                f"There is: {', '.join(known)}."
-            )
         if not values:
             raise ConfigError(f"[methods.{one.name}.grid]: {key} = [] tries nothing. List values, or take it out.")
+    kind, own = ("adapter", AdapterSection) if one.reads_only else ("finetune", FinetuneSection)
+    train = [key for key in one.uses if key in TrainSection.model_fields]
+    options = [key for key in one.uses if key in own.model_fields]
+    for table, keys, known in (
+        (f".{kind}", getattr(section, kind).chosen(), options),
+        ("", section.own(), train),
+        (".grid", one.grid, [key for key in (*options, *train) if key != "seed"]),
+    ):
+        for key in keys:
+            if key not in known:
+                raise ConfigError(
+                    f"[methods.{one.name}{table}]: {one.method} has no use for {key!r}.{nearest(key, known)} "
+                    f"It takes: {', '.join(known)}."
+                )
     return one
+
+
+def say_unused(config: "Config", taking_part: Iterable[Contender]) -> None:
+    """Warn of keys in the tables for all methods that none of those taking part has a use for."""
+    members = list(taking_part)
+    for table, reads_only in (("adapter", True), ("finetune", False)):
+        own = [one for one in members if one.reads_only == reads_only]
+        if own:
+            _warn(table, getattr(config, table).chosen(), own)
+    _warn("train", [key for key in RATES if getattr(config.train, key)], members)
+
+
+def _warn(table: str, keys: Iterable[str], members: Sequence[Contender]) -> None:
+    unused = [key for key in keys if not any(key in one.uses for one in members)]
+    if unused:
+        names = ", ".join(dict.fromkeys(one.name for one in members))
+        log.warning("[%s] sets %s, which changes nothing in %s", table, ", ".join(unused), names)

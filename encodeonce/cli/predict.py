@@ -1,7 +1,8 @@
 """`encodeonce predict`: fill a file's columns, or tag raw text, with a saved run."""
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ..types import Document
 
 __all__ = ["predict"]
+
+log = logging.getLogger("encodeonce")
 
 
 @click.command()
@@ -51,6 +54,8 @@ def predict(
 
     predictor = predictor_of(run, encoder, store)
     tasks, kind = predictor.run.tasks, format_of(file, format).name
+    for column, names in _contested(tasks).items():
+        log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
     documents = read(file, format=format, columns=columns)
     running_text = any(document.text and not document.words for document in documents)
     whole = answers_documents(tasks, kind, running_text, probabilities)
@@ -68,6 +73,15 @@ def predict(
         options = {"layout_columns": columns} if columns and kind == "columns" else {}
         write(target, file, filled(documents, answers, tasks), format=format, **options)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
+
+
+def _contested(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
+    """Columns that several tasks fill -> these tasks; the last one's answers are written."""
+    owners: dict[str, list[str]] = {}
+    for task in tasks:
+        for column in task.columns([], []):
+            owners.setdefault(column, []).append(task.name)
+    return {column: names for column, names in owners.items() if len(names) > 1}
 
 
 def filled(

@@ -1,11 +1,14 @@
 """The files of a comparison: the config that made it, its rows, and what encoding cost.
 
 REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
+REPORT/data.json        SHA-256 of what the data files held at the first run; rows of other contents are not mixed in
 REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoding passes cost, by stored type
 """
 
+import gzip
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,13 +39,16 @@ class ReportFiles:
         self.folder, self.config, self.names = folder, config, names
 
     def agree(self, write: bool = True) -> None:
-        """Keep the config, or compare it with the one that the finished cells were made by."""
+        """Keep the config and what the data files hold, or compare both with what the finished cells were made of."""
         path = self.folder / "config.toml"
-        if not path.exists():
-            if write:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                path.write_text(to_toml(self.config, self.folder), encoding="utf-8")
-            return
+        if path.exists():
+            self._same_config(path)
+        elif write:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(to_toml(self.config, self.folder), encoding="utf-8")
+        self._same_data(self.folder / "data.json", write)
+
+    def _same_config(self, path: Path) -> None:
         then, now_ = _comparable(load(path)), _comparable(self.config)
         changed = [
             f"{key}: {then.get(key)!r} then, {now_.get(key)!r} now" for key in now_ if then.get(key) != now_[key]
@@ -51,6 +57,26 @@ class ReportFiles:
             raise RunError(
                 f"{self.folder} holds results of another config, and a table must not mix them: {'; '.join(changed)}. "
                 "Choose another folder, or put it back as it was."
+            )
+
+    def _same_data(self, path: Path, write: bool) -> None:
+        data = self.config.data
+        named = {split: getattr(data, split) for split in ("train", "dev", "test")}
+        now_ = {
+            f"data.{split} {os.path.relpath(name, self.folder)}": _sha256(Path(name))
+            for split, names in named.items()
+            for name in names
+        }
+        if not path.exists():
+            if write:
+                write_bytes(path, json_bytes(now_))
+            return
+        then = json.loads(path.read_text(encoding="utf-8"))
+        changed = [name for name, digest in now_.items() if then.get(name) != digest]
+        if changed:
+            raise RunError(
+                f"{self.folder} holds results of these files before they were changed, and a table must not mix them: "
+                f"{'; '.join(changed)}. Choose another folder, or put them back as they were."
             )
 
     def rows(self, file: str = RESULTS) -> list[ResultsRow]:
@@ -131,6 +157,19 @@ class ReportFiles:
     def _told(self) -> dict[str, Any]:
         path = self.folder / "encode.json"
         return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def _sha256(path: Path) -> str:
+    """Of what a file holds, be it compressed; of a folder the names and contents of its files."""
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        told = [f"{file.relative_to(path).as_posix()} {_sha256(file)}" for file in files]
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+    digest = hashlib.sha256()
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _comparable(config: Config) -> dict[str, Any]:

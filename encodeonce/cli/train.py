@@ -37,9 +37,10 @@ def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...
     chosen = load(config, changes)
     chosen.need("tasks", "data.train")
     from . import learning
-    from .contenders import contender
+    from .contenders import contender, say_unused
 
     own = contender(chosen)
+    say_unused(chosen, [own])
     settings, variant = own.training(chosen), own.settings()
     if run is None or dry_run:
         from .dry_run import dry_run as tried

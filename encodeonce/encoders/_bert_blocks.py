@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..nn.frozen_linear import ready
 from .stack import PostNormPaths, Stack
 
 __all__ = ["BertBlocks"]
@@ -46,7 +47,8 @@ class BertBlocks(Stack):
         if attend is None:  # "eager", which is each family's own
             return super().block(index, states, context)
         shape = (*states.shape[:-1], -1, own.attention_head_size)
-        query, key, value = (line(states).view(shape).transpose(1, 2) for line in (own.query, own.key, own.value))
+        shown = ready(own.query, states)
+        query, key, value = (line(shown).view(shape).transpose(1, 2) for line in (own.query, own.key, own.value))
         dropout = own.dropout.p if own.training else 0.0
         mask = context["attention_mask"]
         heads, _ = attend(own, query, key, value, mask, dropout=dropout, scaling=own.scaling)

@@ -45,5 +45,6 @@ def attention(
     if attends(query, key, value, attention_mask):
         return attend(query, key, value, attention_mask, scaling), None
     rest = {**rest, "dropout": 0.0, "is_causal": False}
-    output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **rest)
+    wide = (each.float() for each in (query, key, value))  # products may hand over bfloat16
+    output, _ = sdpa_attention_forward(module, *wide, attention_mask, scaling=scaling, **rest)
     return output, None

@@ -13,14 +13,19 @@ __all__ = ["attend", "attends"]
 
 LONGEST = 128
 """Beyond this many keys torch's blocked attention is at least as fast."""
+TYPES = ({torch.float32}, {torch.bfloat16})
+"""Of q, k and v."""
 
 
 def attends(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether `attend` can take these: fp32 in host memory, shapes alike but for T and S, no gradient asked for."""
+    """Whether `attend` can take these: fp32 (or q, k and v in bfloat16) in host memory, shapes alike but for T and S,
+    no gradient asked for."""
     if isinstance(kernel(), str) or q.numel() == 0 or not 0 < k.shape[2] <= LONGEST:
         return False
     given = [q, k, v] if mask is None else [q, k, v, mask]
-    if any(each.dtype != torch.float32 or each.device.type != "cpu" or each.stride(-1) != 1 for each in given):
+    if any(each.device.type != "cpu" or each.stride(-1) != 1 for each in given):
+        return False
+    if {q.dtype, k.dtype, v.dtype} not in TYPES or (mask is not None and mask.dtype != torch.float32):
         return False
     if torch.is_grad_enabled() and any(each.requires_grad for each in given):
         return False
@@ -35,7 +40,7 @@ def attend(
     mask: Float[Tensor, "#B #H #T S"] | None = None,
     scale: float | None = None,
 ) -> Float[Tensor, "B T H D"]:
-    """softmax(scale q k^T + mask) v, heads behind queries, as the product that follows wants them.
+    """softmax(scale q k^T + mask) v in the type of q, heads behind queries, as the product that follows wants them.
 
     `scale` defaults to 1 / sqrt D. Ask `attends` first.
     """

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from .frozen_kernel import kernel, laid_out, product
+from .frozen_kernel import laid_out, no_matrix_unit, product
 
 __all__ = ["Backend", "Bf16", "Bf16Mkl", "Bf16OneDnn", "Bf16x3", "Bf16x3Mkl", "OneDnn", "Plain"]
 
@@ -45,8 +45,10 @@ class Backend(ABC):
     name: str
     tolerance: float
     """Largest relative error (Frobenius norm) a product may have against float64."""
+    takes = torch.float32
+    """What rows are converted to before a product."""
     compiled = False
-    """Whether the kernel is there, so that what stands between the products can go through it too."""
+    """Whether the kernel multiplies, so that norms and activations between the products go through it too."""
 
     @abstractmethod
     def missing(self) -> str:
@@ -58,7 +60,8 @@ class Backend(ABC):
 
     @abstractmethod
     def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
-        """x W^T + b for contiguous fp32 rows, at least one; `activate`: GELU (the exact one) of it."""
+        """x W^T + b for contiguous rows of the type it `takes`, at least one, in that type; `activate`: GELU (the exact
+        one) of it."""
 
 
 def _activated(y: Float[Tensor, "M O"], activate: bool) -> Float[Tensor, "M O"]:
@@ -110,6 +113,7 @@ class Bf16OneDnn(Backend):
 
     name = "bf16_onednn"
     tolerance = 1e-2
+    takes = torch.bfloat16
 
     def missing(self) -> str:
         return _missing_onednn()
@@ -119,8 +123,7 @@ class Bf16OneDnn(Backend):
         return packed, None if bias is None else bias.bfloat16()
 
     def multiply(self, x: Float[Tensor, "M I"], packed: Any, activate: bool = False) -> Float[Tensor, "M O"]:
-        after = "gelu" if activate else "none"
-        return torch.ops.mkldnn._linear_pointwise(x.bfloat16(), *packed, after, [], "none").float()
+        return torch.ops.mkldnn._linear_pointwise(x, *packed, "gelu" if activate else "none", [], "none")
 
 
 @functools.cache
@@ -174,8 +177,7 @@ class _Tiled(Backend):
     compiled = True
 
     def missing(self) -> str:
-        found = kernel()
-        return found if isinstance(found, str) else ""
+        return no_matrix_unit()
 
     def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
         return laid_out(weight, self.parts), bias, len(weight)

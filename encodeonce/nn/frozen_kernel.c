@@ -1,5 +1,5 @@
-/* Products of fp32 rows with a frozen weight on the bfloat16 matrix unit of x86 processors (AMX), and what stands between
-   such products in a Transformer block: attention, layer norm and GELU, in fp32.
+/* What a frozen Transformer block is made of, on x86 processors with AVX-512: attention, layer norm and GELU in fp32, and
+   where there is a bfloat16 matrix unit (AMX) also the products of fp32 rows with a frozen weight.
 
    A number is split as x = x1 + x2 + rest: x1 is x rounded to bfloat16, x2 is x - x1 rounded to bfloat16, and the rest is
    below 2^-17 of x. With parts = 2 the kernel sums x2 W1 + x1 W1 + x1 W2 in fp32 (the "bf16x3" product of Henry, Tang and
@@ -18,12 +18,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define VECTOR __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
+#define VECTOR __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#define ROUNDING __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 #define MATRIX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,amx-tile,amx-bf16")))
 #define TILE 512 /* bfloat16 numbers in a tile */
 #define PANEL_BYTES (384 * 1024) /* split rows held at a time: a part of a level-2 cache, which the weights pass through too */
 
-/* 0: usable; 1: the processor has no AMX bfloat16; 2: the operating system does not let us use it. */
+/* Of the products. 0: usable; 1: the processor has no AMX bfloat16; 2: the operating system does not let us use it. */
 int frozen_ready(void) {
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 1;
@@ -40,7 +41,7 @@ typedef struct {
 } Config;
 
 /* Sixteen rows of x (fewer at the end: the others are zero) as tiles of x1 and, with parts = 2, x2. */
-VECTOR static void split_rows(const float *x, long rows, long inputs, long blocks, int parts, uint16_t *tiles) {
+ROUNDING static void split_rows(const float *x, long rows, long inputs, long blocks, int parts, uint16_t *tiles) {
     for (long r = 0; r < 16; r++) {
         uint16_t *out = tiles + 32 * r;
         for (long k = 0; k < blocks; k++, out += parts * TILE) {
@@ -254,16 +255,41 @@ VECTOR static void soften(float *scores, long keys, long filled, const float *co
     }
 }
 
+/* to[d][j] = scale from[j][d] for 16 numbers of each of 16 rows, of which `rows` exist and the others count as 0. Pairs,
+   fours, eights and halves of the rows change places in turn. */
+VECTOR static inline void turn(const float *from, long from_row, long rows, float scale, float *to, long to_row) {
+    __m512 a[16], b[16], s = _mm512_set1_ps(scale);
+    for (int j = 0; j < 16; j++) a[j] = j < rows ? _mm512_mul_ps(_mm512_loadu_ps(from + j * from_row), s) : _mm512_setzero_ps();
+    for (int j = 0; j < 16; j += 2) {
+        b[j] = _mm512_unpacklo_ps(a[j], a[j + 1]);
+        b[j + 1] = _mm512_unpackhi_ps(a[j], a[j + 1]);
+    }
+    for (int j = 0; j < 16; j += 4) {
+        a[j] = (__m512)_mm512_unpacklo_pd((__m512d)b[j], (__m512d)b[j + 2]);
+        a[j + 1] = (__m512)_mm512_unpackhi_pd((__m512d)b[j], (__m512d)b[j + 2]);
+        a[j + 2] = (__m512)_mm512_unpacklo_pd((__m512d)b[j + 1], (__m512d)b[j + 3]);
+        a[j + 3] = (__m512)_mm512_unpackhi_pd((__m512d)b[j + 1], (__m512d)b[j + 3]);
+    }
+    for (int j = 0; j < 4; j++) {
+        b[j] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0x88);
+        b[j + 4] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0xdd);
+        b[j + 8] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0x88);
+        b[j + 12] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0xdd);
+    }
+    for (int j = 0; j < 8; j++) {
+        _mm512_storeu_ps(to + j * to_row, _mm512_shuffle_f32x4(b[j], b[j + 8], 0x88));
+        _mm512_storeu_ps(to + (j + 8) * to_row, _mm512_shuffle_f32x4(b[j], b[j + 8], 0xdd));
+    }
+}
+
 /* One head of one item: y = softmax(scale q k^T + mask) v. q, y: queries by depth; k, v: keys by depth; turned: room for
    depth * filled numbers, scores for 4 * filled. Depth is a multiple of 16. */
 VECTOR static void attend(const float *q, long q_row, const float *k, long k_row, const float *v, long v_row,
                           const float *mask, long mask_row, float *y, long y_row, long queries, long keys, long depth,
                           float scale, float *turned, float *scores) {
     long filled = (keys + 15) / 16 * 16;
-    for (long j = 0; j < keys; j++)
-        for (long d = 0; d < depth; d++) turned[d * filled + j] = k[j * k_row + d] * scale;
-    for (long j = keys; j < filled; j++)
-        for (long d = 0; d < depth; d++) turned[d * filled + j] = 0;
+    for (long j = 0; j < filled; j += 16)
+        for (long d = 0; d < depth; d += 16) turn(k + j * k_row + d, k_row, keys - j, scale, turned + d * filled + j, filled);
     for (long i = 0; i < queries; i += 4) {
         const float *rows[4], *masks[4];
         for (int n = 0; n < 4; n++) {
@@ -301,22 +327,75 @@ VECTOR static void attend(const float *q, long q_row, const float *k, long k_row
     }
 }
 
+/* Rows of bfloat16 as fp32, and back, rounded to the nearest; depth is a multiple of 16. */
+VECTOR static void widen(const uint16_t *from, long from_row, long rows, long depth, float *to) {
+    for (long r = 0; r < rows; r++)
+        for (long d = 0; d < depth; d += 16) {
+            __m256i narrow = _mm256_loadu_si256((const __m256i *)(from + r * from_row + d));
+            _mm512_storeu_si512(to + r * depth + d, _mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+        }
+}
+
+VECTOR static inline __m512i to_bfloat16(__m512i wide) { /* in the upper halves */
+    __m512i even = _mm512_and_si512(_mm512_srli_epi32(wide, 16), _mm512_set1_epi32(1));
+    return _mm512_add_epi32(wide, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+}
+
+VECTOR static void narrow(const float *from, long rows, long depth, uint16_t *to, long to_row) {
+    for (long r = 0; r < rows; r++)
+        for (long d = 0; d < depth; d += 16) {
+            __m512i wide = to_bfloat16(_mm512_loadu_si512(from + r * depth + d));
+            __m256i cut = _mm512_cvtepi32_epi16(_mm512_srli_epi32(wide, 16));
+            _mm256_storeu_si256((__m256i *)(to + r * to_row + d), cut);
+        }
+}
+
 /* All heads of `items` items. `shape`: heads, queries, keys, depth. `strides`: of item, head and row for q, k, v and mask,
-   the mask's may be 0; y [items, queries, heads, depth] is contiguous. Returns 0, or 1 where memory is short. */
-VECTOR int frozen_attention(const float *q, const float *k, const float *v, const float *mask, float *y, long items,
-                            const long *shape, const long *strides, float scale) {
+   the mask's may be 0; y [items, queries, heads, depth] is contiguous. With `half` q, k, v and y are bfloat16, the mask and
+   all that is computed fp32. Returns 0, or 1 where memory is short. */
+VECTOR int frozen_attention(const void *q, const void *k, const void *v, const float *mask, void *y, long items,
+                            const long *shape, const long *strides, float scale, int half) {
     long heads = shape[0], queries = shape[1], keys = shape[2], depth = shape[3], filled = (keys + 15) / 16 * 16;
     const long *to_q = strides, *to_k = strides + 3, *to_v = strides + 6, *to_mask = strides + 9;
-    float *turned = aligned_alloc(64, (depth + 4) * filled * sizeof(float));
+    long room = (depth + 4) * filled + (half ? (2 * queries + 2 * keys) * depth : 0);
+    float *turned = aligned_alloc(64, (room + 15) / 16 * 16 * sizeof(float));
     if (!turned) return 1;
+    float *scores = turned + depth * filled, *wide_q = scores + 4 * filled, *wide_k = wide_q + queries * depth;
+    float *wide_v = wide_k + keys * depth, *wide_y = wide_v + keys * depth;
     for (long b = 0; b < items; b++)
-        for (long h = 0; h < heads; h++)
-            attend(q + b * to_q[0] + h * to_q[1], to_q[2], k + b * to_k[0] + h * to_k[1], to_k[2],
-                   v + b * to_v[0] + h * to_v[1], to_v[2], mask ? mask + b * to_mask[0] + h * to_mask[1] : 0, to_mask[2],
-                   y + (b * queries * heads + h) * depth, heads * depth, queries, keys, depth, scale, turned,
-                   turned + depth * filled);
+        for (long h = 0; h < heads; h++) {
+            long at_q = b * to_q[0] + h * to_q[1], at_k = b * to_k[0] + h * to_k[1], at_v = b * to_v[0] + h * to_v[1];
+            long at_y = (b * queries * heads + h) * depth;
+            const float *own = mask ? mask + b * to_mask[0] + h * to_mask[1] : 0;
+            if (half) {
+                widen((const uint16_t *)q + at_q, to_q[2], queries, depth, wide_q);
+                widen((const uint16_t *)k + at_k, to_k[2], keys, depth, wide_k);
+                widen((const uint16_t *)v + at_v, to_v[2], keys, depth, wide_v);
+                attend(wide_q, depth, wide_k, depth, wide_v, depth, own, to_mask[2], wide_y, depth, queries, keys, depth, scale,
+                       turned, scores);
+                narrow(wide_y, queries, depth, (uint16_t *)y + at_y, heads * depth);
+            } else
+                attend((const float *)q + at_q, to_q[2], (const float *)k + at_k, to_k[2], (const float *)v + at_v, to_v[2], own,
+                       to_mask[2], (float *)y + at_y, heads * depth, queries, keys, depth, scale, turned, scores);
+        }
     free(turned);
     return 0;
+}
+
+/* Rows of numbers as they are (type 0), or rounded to fp16 (1) or bfloat16 (2) and back: to[i] = from[chosen[i]]. */
+VECTOR void frozen_rows(const float *from, const long *chosen, long rows, long width, int type, float *to) {
+    for (long r = 0; r < rows; r++, to += width) {
+        const float *row = from + chosen[r] * width;
+        for (long i = 0; i < width; i += 16) {
+            __mmask16 mask = width - i >= 16 ? 0xffff : (__mmask16)((1u << (width - i)) - 1);
+            __m512 v = _mm512_maskz_loadu_ps(mask, row + i);
+            if (type == 1)
+                v = _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+            else if (type == 2)
+                v = (__m512)_mm512_and_si512(to_bfloat16((__m512i)v), _mm512_set1_epi32((int)0xffff0000));
+            _mm512_mask_storeu_ps(to + i, mask, v);
+        }
+    }
 }
 
 #else

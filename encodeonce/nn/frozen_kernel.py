@@ -1,7 +1,8 @@
 """The compiled part of a frozen encoder: `frozen_kernel.c`, built once by the machine's own C compiler and kept.
 
-Without Linux on x86-64, a processor with AMX bfloat16 and a C compiler there is no kernel, the reason is given, and the
-other back ends remain. The library lies in the user's cache folder under the hash of what made it.
+Attention, layer norm and GELU need Linux on x86-64, AVX-512 and a C compiler, products need AMX bfloat16 too. Without
+them the reason is given, and torch's own remain. The library lies in the user's cache folder under the hash of what
+made it.
 
 Axes: M rows   I inputs   O outputs   B items   H heads   T queries   S keys   D depth of a head
 """
@@ -16,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from jaxtyping import BFloat16, Float
+from jaxtyping import BFloat16, Float, Int64
 from torch import Tensor
 
 from .compiled import library, processor_flags
 
-__all__ = ["attention", "gelu", "kernel", "laid_out", "norm", "product"]
+__all__ = ["attention", "gelu", "kernel", "laid_out", "no_matrix_unit", "norm", "product", "rows"]
 
 SOURCE = Path(__file__).with_name("frozen_kernel.c")
 FLAGS = ("-O3",)
@@ -30,6 +31,8 @@ TILE = 32
 ROWS_A_THREAD = 64
 """Fewer rows than this are not worth a thread."""
 NUMBERS_A_THREAD = 1 << 16
+ROUNDED = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+VECTOR_FLAGS = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "fma")
 
 
 @functools.cache
@@ -37,19 +40,30 @@ def kernel() -> ctypes.CDLL | str:
     """The loaded library, or why there is none."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return f"the kernel needs Linux on x86-64, this is {sys.platform} on {platform.machine()}"
-    if "amx_bf16" not in processor_flags().split():
-        return "this processor has no AMX bfloat16 unit"
+    absent = [flag for flag in VECTOR_FLAGS if flag not in processor_flags().split()]
+    if absent:
+        return f"this processor has no {absent[0]}"
     found = library(SOURCE, FLAGS)
     if isinstance(found, str):
         return found
     whole, long, real, address = ctypes.c_int, ctypes.c_long, ctypes.c_float, ctypes.c_void_p
     found.frozen_product.argtypes = [*(address,) * 4, *(long,) * 3, whole, whole]
-    found.frozen_attention.argtypes = [*(address,) * 5, long, address, address, real]
+    found.frozen_attention.argtypes = [*(address,) * 5, long, address, address, real, whole]
     found.frozen_gelu.argtypes = [address, address, long]
     found.frozen_norm.argtypes = [*(address,) * 3, real, address, long, long]
-    found.frozen_gelu.restype = found.frozen_norm.restype = None
+    found.frozen_rows.argtypes = [address, address, long, long, whole, address]
+    found.frozen_gelu.restype = found.frozen_norm.restype = found.frozen_rows.restype = None
+    return found
+
+
+@functools.cache
+def no_matrix_unit() -> str:
+    """Why the library cannot multiply; empty where it can."""
+    found = kernel()
+    if isinstance(found, str):
+        return found
     refused = {1: "this processor has no AMX bfloat16 unit", 2: "the operating system does not allow AMX"}
-    return refused.get(found.frozen_ready(), found)
+    return refused.get(found.frozen_ready(), "")
 
 
 def laid_out(weight: Float[Tensor, "O I"], parts: int) -> BFloat16[Tensor, "groups blocks parts 16 16 2"]:
@@ -121,8 +135,9 @@ def attention(
     mask: Float[Tensor, "#B #H #T S"] | None,
     scale: float,
 ) -> Float[Tensor, "B T H D"]:
-    """softmax(scale q k^T + mask) v for fp32 with neighbouring depths in memory, D a multiple of 16."""
-    library = _library()
+    """softmax(scale q k^T + mask) v, computed in fp32, for q, k and v in fp32 or all in bfloat16, a row's depths next
+    to each other in memory, D a multiple of 16."""
+    library, half = _library(), q.dtype == torch.bfloat16
     items, heads, queries, depth = q.shape
     y = q.new_empty(items, queries, heads, depth)
     shape = (ctypes.c_long * 4)(heads, queries, k.shape[2], depth)
@@ -130,10 +145,10 @@ def attention(
     strides = (ctypes.c_long * 12)(*q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *between)
 
     def attend(first: int, number: int) -> int:
-        starts = [each.data_ptr() + 4 * first * each.stride(0) for each in (q, k, v)]
+        starts = [each.data_ptr() + each.element_size() * first * each.stride(0) for each in (q, k, v)]
         mask_at = None if mask is None else mask.data_ptr() + 4 * first * between[0]
-        y_at = y.data_ptr() + 4 * first * y.stride(0)
-        return library.frozen_attention(*starts, mask_at, y_at, number, shape, strides, scale)
+        y_at = y.data_ptr() + y.element_size() * first * y.stride(0)
+        return library.frozen_attention(*starts, mask_at, y_at, number, shape, strides, scale, int(half))
 
     _shared_out(items, 1, attend)
     return y
@@ -163,3 +178,14 @@ def norm(
 
     _shared_out(len(x), ROWS_A_THREAD, normalise)
     return y
+
+
+def rows(x: Float[Tensor, "M D"], chosen: Int64[Tensor, " N"], rounded: torch.dtype, out: Float[Tensor, "N D"]) -> None:
+    """out = x[chosen], values rounded to fp16 or bfloat16 and back, or as they are; both contiguous fp32."""
+    library, step = _library(), 4 * x.shape[1]
+
+    def copy(first: int, number: int) -> None:
+        to = out.data_ptr() + step * first
+        library.frozen_rows(x.data_ptr(), chosen.data_ptr() + 8 * first, number, x.shape[1], ROUNDED[rounded], to)
+
+    _shared_out(len(chosen), ROWS_A_THREAD, copy)

@@ -27,7 +27,7 @@ from .frozen_backends import Backend, Bf16, Bf16Mkl, Bf16OneDnn, Bf16x3, Bf16x3M
 from .frozen_gelu import FrozenGelu
 from .frozen_norm import FrozenNorm
 
-__all__ = ["FrozenLinear", "backends", "choose", "freeze"]
+__all__ = ["FrozenLinear", "backends", "choose", "freeze", "ready"]
 
 CANDIDATES = {
     "fp32": (OneDnn, Plain),
@@ -74,7 +74,8 @@ class FrozenLinear(nn.Module):
         return cls(weight.t() if _is_conv1d(module) else weight, bias, backend)  # type: ignore[arg-type]
 
     def forward(self, x: Float[Tensor, "... I"]) -> Float[Tensor, "... O"]:
-        """x W^T + b, in x's type. ConfigError where a gradient is asked for."""
+        """x W^T + b, in x's type, or through GELU in what the next product takes. ConfigError where a gradient is asked
+        for."""
         if x.requires_grad and torch.is_grad_enabled():
             raise ConfigError(
                 "FrozenLinear gives no gradient, and its input asks for one. Run it under torch.no_grad(), "
@@ -85,11 +86,17 @@ class FrozenLinear(nn.Module):
             raise ConfigError(f"FrozenLinear got {x.shape[-1]} inputs a row; its weight takes {self.in_features}.")
         if x.numel() == 0:
             return x.new_zeros(shape)
-        rows = x.detach().reshape(-1, self.in_features).to(torch.float32).contiguous()
-        return self.backend.multiply(rows, self._packed, self.activate).to(x.dtype).view(shape)
+        rows = x.detach().reshape(-1, self.in_features).to(self.backend.takes).contiguous()
+        y = self.backend.multiply(rows, self._packed, self.activate).view(shape)
+        return y if self.activate else y.to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, backend={self.backend.name}"
+
+
+def ready(line: nn.Module, x: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+    """x in the type that a frozen product takes, so that several products of it convert it once; else x itself."""
+    return x.to(line.backend.takes) if isinstance(line, FrozenLinear) else x
 
 
 def _is_conv1d(module: nn.Module) -> bool:
@@ -182,7 +189,7 @@ def _refusal(backend: Backend) -> str:
     bias = torch.randn(45, generator=generator)
     exact = x.double() @ weight.double().t() + bias
     try:
-        found = backend.multiply(x, backend.pack(weight, bias)).double()
+        found = backend.multiply(x.to(backend.takes), backend.pack(weight, bias)).double()
     except (RuntimeError, NotImplementedError, OSError) as problem:
         return f"it fails: {str(problem).splitlines()[0]}"
     error = float((found - exact).norm() / exact.norm())
@@ -208,7 +215,7 @@ def _fastest(usable: list[Backend]) -> Backend:
         for number, backend in enumerate(usable):
             start = clock()
             for x, packed in works:
-                backend.multiply(x, packed[number])
+                backend.multiply(x.to(backend.takes), packed[number])
             seconds[backend.name].append(clock() - start)
     winner = usable[0]
     for backend in usable[1:]:
@@ -224,7 +231,7 @@ def freeze(model: nn.Module, compute: str = "fp32") -> nn.Module:
 
     Meant for a loaded copy that is only run. Exact types only: a subclass may do more than multiply, and stays. A
     module used in several places stays one. Weights that are not in host memory keep torch's own product. Where the
-    compiled kernel multiplies, layer norms and GELUs go through it too, and a GELU that follows a product right away
+    compiled kernel multiplies, layer norms and GELUs go through it too. A GELU that follows a product right away
     becomes part of it: the product's module then gives what the activation gave.
     """
     backend, done = choose(compute), {}
@@ -236,9 +243,8 @@ def freeze(model: nn.Module, compute: str = "fp32") -> nn.Module:
                 done[id(child)] = (child, _replacement(child, backend))
             if done[id(child)][1] is not None:
                 setattr(parent, name, done[id(child)][1])
-    if backend.compiled:
-        for parent in list(model.modules()):
-            _join(parent)
+    for parent in list(model.modules()):
+        _join(parent)
     return model
 
 
@@ -269,7 +275,7 @@ def _join(parent: nn.Module) -> None:
     """
     parts = dict(parent.named_children())
     linears = [part for part in parts.values() if type(part) is FrozenLinear]
-    gelus = [name for name, part in parts.items() if type(part) is FrozenGelu]
+    gelus = [name for name, part in parts.items() if type(part) is FrozenGelu or _is_gelu(part)]
     if len(parts) != 2 or len(linears) != 1 or len(gelus) != 1:
         return
     linear, name = linears[0], gelus[0]
@@ -280,7 +286,8 @@ def _join(parent: nn.Module) -> None:
             before = parent(rows)
             linear.activate = True
             setattr(parent, name, nn.Identity())
-            equal = isinstance(before, Tensor) and torch.allclose(before, parent(rows), rtol=1e-5, atol=1e-6)
+            near = linear.backend.tolerance
+            equal = isinstance(before, Tensor) and torch.allclose(before, parent(rows).to(before), rtol=near, atol=near)
     except (TypeError, ValueError, RuntimeError, AttributeError) as problem:
         log.debug("%s keeps its activation apart: %s", type(parent).__name__, problem)
     if not equal:

@@ -202,7 +202,8 @@ def command_line() -> str:
     words, script = [_without_place(word) for word in sys.argv[1:]], Path(sys.argv[0]).resolve()
     package = Path(__file__).resolve().parents[1]
     home = next((folder for folder in script.parents if (folder / "pyproject.toml").is_file()), None)
-    if script.suffix == ".py" and home and package not in script.parents:
+    installed = package in script.parents or "site-packages" in script.parts
+    if script.suffix == ".py" and home and not installed:
         return shlex.join(["python", script.relative_to(home).as_posix(), *words])
     return shlex.join(["encodeonce", *words])
 

@@ -3,25 +3,31 @@
 FOLDER/config.json         schema version, method, tasks and labels, variant, the Spec of the states it was trained on,
                            training settings and scores, versions; written last: without it there is no run
 FOLDER/model.safetensors   all that was trained, named TASK/PARAMETER: adapters, heads, blocks of the encoder or their
-                           low-rank terms
+                           low-rank terms; in its header what the tasks learned, so that no other label list, be it of
+                           the same length, is ever put on these weights
 FOLDER/README.md           a model card
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from ..errors import EncodeOnceError, RunError
 from ..tasks import Task, from_json
+from ..train.checkpoint import differences
 from ..types import Spec
 from .card import card
 from .folder import config_of, fill_modules, put, take
 from .methods import KINDS, Method, MethodSettings, build, kind_of
 
 __all__ = ["Run", "check_spec", "load", "made_for", "save"]
+
+LEARNED = "learned"
+"""What the header of the weights calls that."""
 
 
 @runtime_checkable
@@ -69,19 +75,21 @@ def save(run: Run, folder: Path) -> None:
         "data": dict(run.data),
         "command": run.command,
     }
-    put(folder, config, run.method.modules_of(), card)
+    put(folder, config, run.method.modules_of(), card, {LEARNED: json.dumps(_learned(run.tasks))})
 
 
 def load(folder: Path, encoder: HasSpec | None = None) -> Run:
     """A saved run, ready to predict. With an `encoder`, checks that it is the one the run was trained on.
 
     A run that trained blocks of its encoder cannot do without one: a saved run holds what was trained and no more.
-    Raises RunError naming a missing file by path, an unknown schema, changed weights, each difference of the encoder.
+    Raises RunError naming a missing file by path, an unknown schema, changed weights, another label list than they were
+    trained for, each difference of the encoder.
     """
     config, weights = take(folder, KINDS)
     try:
         spec = Spec.from_json(config["spec"])
         tasks = tuple(from_json(values) for values in config["tasks"])
+        _check_learned(folder, tasks)
         if encoder is not None:
             there = encoder.spec(layers=list(spec.layers), dtype=spec.dtype)
             _compare(spec, spec.layers, there, "the encoder")
@@ -94,6 +102,26 @@ def load(folder: Path, encoder: HasSpec | None = None) -> Run:
         raise RunError(f"{folder}: the run cannot be rebuilt: {problem}") from None
     method.eval()
     return Run(method, tasks, variant, spec, config["training"], config["scores"], config["data"], config["command"])
+
+
+def _learned(tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
+    """Task -> what only its training documents said, as plain values: labels above all."""
+    return {task.name: {key: value for key, value in task.to_json().items() if key in task.LEARNED} for task in tasks}
+
+
+def _check_learned(folder: Path, tasks: Sequence[Task]) -> None:
+    """RunError where the tasks are not those that the weights were trained for. Runs of before have no such header."""
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        header = file.metadata() or {}
+    if LEARNED not in header:
+        return
+    trained, said = json.loads(header[LEARNED]), json.loads(json.dumps(_learned(tasks)))
+    changed = differences(trained, said)
+    if changed:
+        raise RunError(
+            f"{folder / 'config.json'} says other labels than the weights were trained for (then: in training, now: in "
+            f"the file): {'; '.join(changed)}. Put the file back as it was, or train a run with these labels."
+        )
 
 
 def made_for(folder: Path) -> Spec:

@@ -30,15 +30,21 @@ Readme = Callable[[Mapping[str, Any]], str]
 """Makes README.md from all that config.json says."""
 
 
-def put(folder: Path, config: Mapping[str, Any], modules: Mapping[str, nn.Module], readme: Readme) -> None:
+def put(
+    folder: Path,
+    config: Mapping[str, Any],
+    modules: Mapping[str, nn.Module],
+    readme: Readme,
+    header: Mapping[str, str] | None = None,
+) -> None:
     """Write config and weights, named MODULE/PARAMETER; a folder that holds a run already is replaced file by file,
-    config.json last."""
+    config.json last. `header` stands in the file of the weights, as safetensors' metadata."""
     named = {
         f"{name}/{key}": tensor.detach().contiguous().cpu()
         for name, module in modules.items()
         for key, tensor in module.state_dict().items()
     }
-    weights = tensor_bytes(named)
+    weights = tensor_bytes(named, None if header is None else dict(header))
     names = ("encodeonce", "torch", "numpy", "safetensors")
     versions = {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
     whole = {"schema": SCHEMA, **config, "model_sha256": hashlib.sha256(weights).hexdigest(), "versions": versions}

@@ -6,7 +6,7 @@ say (the label list, a tagging scheme). Everything later (gold ids, scores, a sa
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import ConfigError, DataError, RunError
 from ..resolve import available, resolve
 from ..types import IGNORE, Document
+from ._options import checked_options
 from ._presets import PRESETS
 
 __all__ = ["Task", "from_json", "named"]
@@ -25,11 +26,14 @@ ALIASES = {"chunk": "chunking"}
 class Task(ABC):
     """What an item's gold is, as a plain value and as an array. `labels` is empty until `learn`.
 
+    A task is a frozen dataclass. Its fields are its settings, but for those in `LEARNED`, which `learn` or `named` set.
+
     `piece` says which rows the head sees: a "first", "last" or "mean" piece a word (spec A7), or one of the others of
     `batching.batch.PIECES`. `head` and `head_options` say which head of `heads/` answers, `metric` which of the scores
     decides between epochs (higher is better).
     """
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels",)
     head: ClassVar[str]
     piece: str
     labels: tuple[str, ...]
@@ -106,6 +110,7 @@ def named(name: str, **options: Any) -> Task:
 
     `options` go to the task's class: `piece` and `column` to every one, `scheme`, `constrained` to the span tasks.
     `kind` gives a task of a kind another name, so that one run can have several: named("topic", kind="classification").
+    ConfigError names a kind or a setting that does not exist, and a setting of the wrong kind of value.
     """
     options = {"kind": ALIASES.get(name, name), **PRESETS.get(name, {}), **options}
     kind = options.pop("kind")
@@ -114,12 +119,10 @@ def named(name: str, **options: Any) -> Task:
     if kind not in available("tasks") or kind == "tagging":
         kind, options = "tagging", {"column": name, **options}
     cls = resolve("tasks", kind)
-    if is_dataclass(cls) and "called" in {field.name for field in fields(cls)}:
-        options.setdefault("called", name)
-    try:
-        task = cls(**options)
-    except TypeError as problem:
-        raise ConfigError(f"task {name!r}: {problem}.") from None
+    options = checked_options(cls, name, options)
+    if "called" in {field.name for field in fields(cls)}:
+        options["called"] = name
+    task = cls(**options)
     assert isinstance(task, Task)
     return task
 

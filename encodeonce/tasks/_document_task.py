@@ -31,6 +31,7 @@ class DocumentTask(Task):
     pairs: bool | None = None
     labels: tuple[str, ...] = ()
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "pairs", "called")
     kind: ClassVar[str]
     """The file that `from_json` finds it by."""
     metrics: ClassVar[tuple[str, ...]]

@@ -30,6 +30,7 @@ class SpanTask(Task):
     labels: tuple[str, ...] = ()
     detected: bool = False
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "detected")
     kind: ClassVar[str]
     """The file that `from_json` finds it by."""
     called: ClassVar[str]

@@ -56,6 +56,7 @@ class AnswerSpans(Task):
     unanswerable: bool = False
     labels: tuple[str, ...] = ()
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "unanswerable", "called")
     head: ClassVar[str] = "answer_span"
     kind: ClassVar[str] = "answer_spans"
 

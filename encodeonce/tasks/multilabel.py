@@ -49,7 +49,10 @@ class Multilabel(DocumentTask):
         """The labels, sorted."""
         labels = sorted({label for own in gold for label in own})
         if not labels:
-            raise DataError(f"task {self.name!r}: no training document has a label in {self.column!r}.")
+            raise DataError(
+                f"task {self.name!r}: no training document has a label in {self.column!r}. Name the field that holds "
+                f"them with column=..., or map it: --columns {self.column}=NAME."
+            )
         return {"labels": tuple(labels)}
 
     def value(self, document: Document) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ class Regression(DocumentTask):
     mean: float = 0.0
     deviation: float = 1.0
 
+    LEARNED: ClassVar[tuple[str, ...]] = (*DocumentTask.LEARNED, "mean", "deviation")
     kind: ClassVar[str] = "regression"
     head: ClassVar[str] = "regressor"
     metrics: ClassVar[tuple[str, ...]] = ("pearson_spearman", "pearson", "spearman", "r2")

@@ -43,6 +43,7 @@ class Relations(Task):
     relations: tuple[str, ...] = ()
     longest: int = 0
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "relations", "longest")
     head: ClassVar[str] = "partition_filter"
     metric: ClassVar[str] = METRIC
 
@@ -71,7 +72,10 @@ class Relations(Task):
         spans = [span for graph in graphs for span in graph.entities]
         told = sorted({relation.type for graph in graphs for relation in graph.relations})
         if not told:
-            raise DataError(f"task {self.name!r}: the {len(graphs)} training documents have no relation.")
+            raise DataError(
+                f"task {self.name!r}: the {len(graphs)} training documents have no relation. Give some that have, or "
+                "write the entities as tags in a column and train the task 'ner' on it."
+            )
         labels = tuple(sorted({span.type for span in spans}))
         return replace(self, labels=labels, relations=tuple(told), longest=max(s.stop - s.start for s in spans))
 

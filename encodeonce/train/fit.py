@@ -91,8 +91,9 @@ def fit(
 
     With a `folder`, keeps `log.jsonl` and `checkpoint/` there, and goes on from a checkpoint it finds. Sets the seeds
     of Python, NumPy and torch. Raises DataError where there is nothing to train on, ConfigError where tasks and scorers
-    differ, RunError where the checkpoint belongs to other settings or data, or where a loss is not finite. `upper` says
-    where a method of two levels learns its upper one (bi-level optimisation).
+    differ and where training is to stop early but has no dev, RunError where the checkpoint belongs to other settings
+    or data, or where a loss is not finite. `upper` says where a method of two levels learns its upper one (bi-level
+    optimisation).
     """
     return _Loop(method, train, scorers, settings or Settings(), dev, folder, upper).run()
 
@@ -130,6 +131,11 @@ class _Loop:
         tasks = [task for name in self.modules for task in self.method.tasks_of(name)]
         if self.dev is not None and set(self.scorers) != set(tasks):
             raise ConfigError(f"tasks {sorted(tasks)} need a scorer each; there is {sorted(self.scorers)}.")
+        if self.dev is None and self.settings.early_stopping_patience:
+            raise ConfigError(
+                f"early_stopping_patience={self.settings.early_stopping_patience} counts epochs without a better score "
+                "on dev, and there is no dev split. Give one, or set it to 0."
+            )
 
     def _upper(self, upper: Upper | None) -> UpperSteps | None:
         if upper is None:

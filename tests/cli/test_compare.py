@@ -1,5 +1,7 @@
 """`compare`: one row a number, finished cells are never computed again, rates chosen on dev, one config a report."""
 
+import gzip
+import hashlib
 import json
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 
 from encodeonce.cli import comparing
 from encodeonce.cli.compare import _draw
+from encodeonce.cli.report_files import _sha256
 from encodeonce.report.results import latest, read_rows
 from encodeonce.report.table import scores
 
@@ -141,6 +144,42 @@ def test_variants_live_in_one_report_and_other_configs_do_not(run: Run, config: 
     assert list(scores(rows)["upos"]) == ["linear (-)", "linear (train=0.5)", "linear (store=int8)"]
     wrong = run("compare", config, "-o", "rep", *ARGS, "--set", "train.num_train_epochs=3", code=1)
     assert "train.num_train_epochs: 2 then, 3 now" in wrong.stderr
+
+
+def test_data_that_was_changed_in_its_place_is_named(
+    run: Run, config: Path, corpus: Path, tmp_path: Path, trainings: list[object]
+) -> None:
+    """A resumed comparison must not mix rows of two versions of a file, be they of one name."""
+    own = tmp_path / "train.conllu"
+    own.write_bytes((corpus / "train.conllu").read_bytes())
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--set", f"data.train={own}", "--no-plot")
+    run(*some)
+    told = json.loads((tmp_path / "rep" / "data.json").read_text())
+    assert told["data.train ../train.conllu"] == hashlib.sha256(own.read_bytes()).hexdigest()
+    assert len(told) == 3
+    text = own.read_text("utf-8")
+    own.write_text(text.replace("\tdet\t", "\tobj\t", 1), encoding="utf-8")
+    trainings.clear()
+    for more in ((), ("--dry-run",)):
+        wrong = run(*some, *more, code=1)
+        assert "results of these files before they were changed" in wrong.stderr
+        assert "data.train ../train.conllu. Choose another folder" in wrong.stderr
+    own.write_text(text, encoding="utf-8")
+    run(*some)
+    assert trainings == []
+
+
+def test_a_compressed_file_is_known_by_what_it_holds(tmp_path: Path) -> None:
+    for name, level in (("a.gz", 1), ("b.gz", 9)):
+        (tmp_path / name).write_bytes(gzip.compress(b"some rows\n" * 500, level, mtime=level))
+    (tmp_path / "plain").write_bytes(b"some rows\n" * 500)
+    assert (tmp_path / "a.gz").read_bytes() != (tmp_path / "b.gz").read_bytes()
+    assert len({_sha256(tmp_path / name) for name in ("a.gz", "b.gz", "plain")}) == 1
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x").write_text("1")
+    before = _sha256(tmp_path / "folder")
+    (tmp_path / "folder" / "x").write_text("2")
+    assert _sha256(tmp_path / "folder") != before
 
 
 def test_paper_values_stand_beside_ours(run: Run, config: Path, tmp_path: Path) -> None:

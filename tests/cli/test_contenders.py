@@ -1,11 +1,14 @@
 """Which value of a setting a method gets, and which names and values are refused."""
 
+import logging
 from typing import Any
 
+import click
 import pytest
 
+from encodeonce.cli.compare import _seeds
 from encodeonce.cli.config import parse
-from encodeonce.cli.contenders import SEEDS, contender, contenders, seeds_of
+from encodeonce.cli.contenders import SEEDS, contender, contenders, say_unused, seeds_of
 from encodeonce.errors import ConfigError
 from encodeonce.methods.aggregate import Variant
 from encodeonce.methods.finetune import ENCODER_RATES, Tuning
@@ -69,7 +72,8 @@ def test_a_comparison_gives_seeds_and_rates_to_those_without_any() -> None:
 
 def test_seeds_are_a_number_of_them_or_the_seeds() -> None:
     assert seeds_of(3) == SEEDS[:3]
-    assert seeds_of(6) == (6,)
+    assert seeds_of(8) == (13, 21, 42, 87, 100, 1, 2, 3)
+    assert len(set(seeds_of(100))) == 100
     assert seeds_of([5, 3]) == (5, 3)
 
 
@@ -86,15 +90,75 @@ def test_seeds_are_a_number_of_them_or_the_seeds() -> None:
         (
             "linear",
             {"grid": {"learning_rat": [1]}},
-            r"no setting 'learning_rat' of linear\. Did you mean 'learning_rate'",
+            r"\[methods\.linear\.grid\]: linear has no use for 'learning_rat'\. Did you mean 'learning_rate'",
         ),
-        ("linear", {"grid": {"live": [1]}}, r"no setting 'live' of linear"),
-        ("linear", {"grid": {"seed": [1]}}, r"no setting 'seed' of linear"),
+        ("linear", {"grid": {"live": [1]}}, r"linear has no use for 'live'"),
+        ("linear", {"grid": {"seed": [1]}}, r"linear has no use for 'seed'"),
         ("linear", {"grid": {"dropout": []}}, r"dropout = \[\] tries nothing"),
         ("top1", {"finetune": {"blocks": [1]}}, r"blocks=\[1\] is a setting of live_mix"),
+        (
+            "frozen",
+            {"adapter": {"key_width": 32}},
+            r"\[methods\.frozen\.adapter\]: frozen has no use for 'key_width'.*: dropout, pre_norm_layers, compute\.$",
+        ),
+        ("linear", {"grid": {"n_heads": [2, 4]}}, r"\[methods\.linear\.grid\]: linear has no use for 'n_heads'"),
+        ("top1", {"finetune": {"over": "linear"}}, r"\[methods\.top1\.finetune\]: top1 has no use for 'over'"),
+        ("top1", {"finetune": {"lora_alpha": 8}}, r"top1 has no use for 'lora_alpha'"),
+        ("live_mix", {"finetune": {"over": "linear", "key_width": 8}}, r"live_mix has no use for 'key_width'"),
+        ("lora", {"encoder_learning_rate": 1e-4}, r"\[methods\.lora\]: lora has no use for 'encoder_learning_rate'"),
+        ("adapted", {"grid": {"encoder_learning_rate": [1e-4]}}, r"adapted has no use for 'encoder_learning_rate'"),
     ],
 )
 def test_what_a_method_cannot_have_is_refused(name: str, section: dict[str, Any] | None, message: str) -> None:
     config = parse({"encoder": "e", "methods": {} if section is None else {name: section}}, "here")
     with pytest.raises(ConfigError, match=message):
         contender(config, name)
+
+
+@pytest.mark.parametrize("none", [0, []])
+def test_no_seed_is_refused(none: int | list[int]) -> None:
+    with pytest.raises(ConfigError, match="give at least one"):
+        seeds_of(none)
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("3", 3), ("42,", [42]), ("13, 21", [13, 21]), ("0,1", [0, 1])])
+def test_seeds_on_the_command_line(text: str, wanted: int | list[int]) -> None:
+    assert _seeds(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "", ",", "1,-2", "two"])
+def test_seeds_that_are_none_on_the_command_line(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        _seeds(text)
+
+
+def test_what_makes_a_difference_at_one_point_of_a_grid_has_a_use() -> None:
+    tables = {
+        "live_mix": {"finetune": {"key_width": 8}, "grid": {"over": ["linear", "agg"]}},
+        "top1": {"grid": {"lora": [0, 4], "lora_alpha": [8.0], "encoder_learning_rate": [1e-4]}},
+    }
+    config = parse({"encoder": "e", "methods": tables}, "here")
+    assert "key_width" in contender(config, "live_mix").uses
+    assert {"lora_alpha", "encoder_learning_rate"} < set(contender(config, "top1").uses)
+
+
+def test_tables_for_all_methods_warn_where_nobody_has_a_use(caplog: pytest.LogCaptureFixture) -> None:
+    values = {"encoder": "e", "adapter": {"key_width": 64}, "finetune": {"over": "linear"}}
+    config = parse({**values, "train": {"encoder_learning_rate": 1e-3}}, "here")
+    with caplog.at_level(logging.WARNING, "encodeonce"):
+        say_unused(config, [contender(config, name) for name in ("frozen", "linear")])
+        assert caplog.messages == [
+            "[adapter] sets key_width, which changes nothing in frozen, linear",
+            "[train] sets encoder_learning_rate, which changes nothing in frozen, linear",
+        ]
+        caplog.clear()
+        say_unused(config, [contender(config, name) for name in ("frozen", "agg", "top1", "live_mix")])
+        assert caplog.messages == []
+
+
+def test_patience_needs_a_dev_split() -> None:
+    config = parse({"encoder": "e", "train": {"early_stopping_patience": 3}}, "here")
+    with pytest.raises(ConfigError, match=r"train\.early_stopping_patience = 3 counts epochs .*Set data\.dev or"):
+        contender(config).training(config)
+    held = config.model_copy(update={"data": config.data.model_copy(update={"dev_fraction": 0.1})})
+    assert contender(held).training(held).early_stopping_patience == 3

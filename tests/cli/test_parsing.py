@@ -63,3 +63,14 @@ def test_train_evaluate_and_predict(run: Run, tiny: Path, files: Path, tmp_path:
     rows = [line.split("\t") for line in Path("found.tsv").read_text("utf-8").splitlines() if line]
     assert [row[0] for row in rows] == ["the", "cat", "sees", "a", "house", "."]
     assert ["2", "3", "0", "5", "3", "3"] in [list(column) for column in zip(*rows, strict=True)]
+
+
+def test_two_tasks_that_fill_one_column_are_named(run: Run, tiny: Path, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        f'encoder = "{tiny}"\nstore = "states"\ntasks = ["parsing", "deprel"]\nmethod = "frozen"\n'
+        f'[data]\ntrain = "{files}/train.conllu"\n[task.parsing]\nn_lstm_layers = 0\narc_width = 8\nrel_width = 8\n'
+        "[train]\nnum_train_epochs = 1\n"
+    )
+    run("train", "config.toml", "-o", "out")
+    said = run("predict", "out", files / "bare.conllu", "-o", "found.conllu").stderr
+    assert "parsing, deprel all fill 'deprel': the answers of deprel stand there" in said

@@ -20,7 +20,7 @@ def rewritten(path: Path, columns: dict, **options: object) -> bytes:
     return stream.getvalue()
 
 
-def test_CLS_1_quotes_and_na_stay_what_they_are(cases: Path) -> None:
+def test_CLS1_quotes_and_na_stay_what_they_are(cases: Path) -> None:
     expected = json.loads((cases / "CLS-1.expected.json").read_text("utf-8"))
     a = read(cases / "CLS-1a.tsv", columns={"text": "sentence1"})
     assert len(a) == expected["CLS-1a"]["rows"]

@@ -1,6 +1,7 @@
 """Trainable blocks of every family against `transformers` itself, in fp32."""
 
 import copy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from encodeonce.encoders.live import LiveBlocks
 from encodeonce.encoders.lora import targets
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.stack import Stack
-from encodeonce.errors import ConfigError, EncoderError
+from encodeonce.errors import ConfigError, EncoderError, MissingExtra
 from encodeonce.nn.post_norm import PostNorm
 
 from .conftest import close
@@ -194,6 +195,14 @@ def test_CA17_lora_starts_as_the_base_and_merges_exactly(stack: Stack, ids: Tens
     close(low(states, LENGTHS), moved, within=4e-6)
     low.unmerge_lora()
     close(low(states, LENGTHS), moved, within=4e-6)
+
+
+def test_low_rank_terms_without_their_package_say_how_to_get_it(
+    checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(MissingExtra, match=r"LoRA needs PEFT\. Install it with: pip install 'encodeonce\[lora\]'"):
+        LiveBlocks(Pretrained(checkpoint("bert")).stack(), [0], lora=(2, 4.0))
 
 
 def test_CA14_only_the_low_rank_terms_are_trained_and_saved(stack: Stack, ids: Tensor) -> None:

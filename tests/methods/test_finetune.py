@@ -305,6 +305,12 @@ def test_what_a_name_and_its_numbers_come_to(small: Corpus) -> None:
         Tuning("top1", blocks=(1,))
     with pytest.raises(ConfigError, match="live=0 must be 0 or more, and at least 1 for live_mix"):
         Tuning("live_mix", live=0)
+    with pytest.raises(ConfigError, match=r"live=1 and blocks=\[1, 2\] do not agree on how many blocks"):
+        Tuning("live_mix", live=1, blocks=(1, 2))
+    assert Tuning("live_mix", live=2, blocks=(1, 2)).plan(spec).blocks == (1, 2)
+    for wrong in ({"lora": -1}, {"lora_alpha": 0.0}):
+        with pytest.raises(ConfigError, match=r"must be 0 \(no low-rank terms\) or a rank of at least 1"):
+            Tuning("top1", **wrong)
     with pytest.raises(ConfigError, match="live=4 must lie between 0 and 3"):
         Tuning("finetune", live=4).plan(spec)
     with pytest.raises(ConfigError, match=r"blocks=\[3\] must name blocks from 0 to 2"):

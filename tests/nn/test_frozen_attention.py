@@ -42,6 +42,18 @@ def test_attention_equals_float64(
     assert torch.equal(attend(q, k, v, mask, 0.3), found)
 
 
+@pytest.mark.parametrize("length", [1, 21, 40])
+def test_bfloat16_is_computed_in_fp32_and_rounded_once(length: int) -> None:
+    if not HAS_KERNEL:
+        return
+    q, k, v = (heads(3, length, 2, 32).bfloat16() for _ in range(3))
+    mask = torch.randn(3, 1, length, length)
+    assert attends(q, k, v, mask)
+    found = attend(q, k, v, mask, 0.2)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, attend(q.float(), k.float(), v.float(), mask, 0.2).bfloat16())
+
+
 def test_padding_changes_no_bit_and_scale_has_its_default() -> None:
     if not HAS_KERNEL:
         return
@@ -57,6 +69,7 @@ def test_what_the_kernel_is_not_made_for_is_declined(monkeypatch: pytest.MonkeyP
     q = heads(1, 4, 2, 32)
     assert not attends(q.double(), q.double(), q.double(), None)
     assert not attends(q, q, q, torch.ones(1, 1, 1, 4) > 0)
+    assert not attends(q.bfloat16(), q, q, None)
     assert not attends(q, q[:, :1], q[:, :1], None)
     assert not attends(*(heads(1, 4, 2, 24),) * 3, None)
     assert not attends(*(heads(1, LONGEST + 1, 2, 32),) * 3, None)

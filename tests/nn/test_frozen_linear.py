@@ -11,7 +11,7 @@ from encodeonce.errors import ConfigError
 from encodeonce.nn import frozen_backends, frozen_kernel, frozen_linear
 from encodeonce.nn.frozen_backends import Plain
 from encodeonce.nn.frozen_gelu import FrozenGelu
-from encodeonce.nn.frozen_linear import FrozenLinear, backends, choose, freeze
+from encodeonce.nn.frozen_linear import FrozenLinear, backends, choose, freeze, ready
 from encodeonce.nn.frozen_norm import FrozenNorm
 
 COMPUTE = ("fp32", "bf16x3", "bf16")
@@ -77,7 +77,7 @@ def test_no_global_switch_is_moved(backend: frozen_backends.Backend) -> None:
 def test_a_row_does_not_depend_on_the_others_nor_on_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = EVERY[name]
     if backend.missing():
-        assert backend.missing() == frozen_kernel.kernel()
+        assert backend.missing() == frozen_kernel.no_matrix_unit()
         return
     x, frozen = torch.randn(333, 100), FrozenLinear(torch.randn(70, 100), torch.randn(70), backend)
     whole = frozen(x)
@@ -145,7 +145,7 @@ def test_a_frozen_model_equals_the_model(compute: str) -> None:
         assert error(frozen(x), exact) < 2 * EVERY[choose(compute).name].tolerance
     compiled = choose(compute).compiled
     assert isinstance(frozen.norm, FrozenNorm if compiled else nn.LayerNorm)
-    assert frozen.first.dense.activate is compiled
+    assert frozen.first.dense.activate
     assert not frozen.second.dense.activate
 
 
@@ -200,7 +200,7 @@ def test_a_missing_back_end_gives_way_with_a_reason(
 ) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     monkeypatch.setattr(frozen_backends, "_bf16_product", lambda: "no such product")
-    monkeypatch.setattr(frozen_backends, "kernel", lambda: "no kernel")
+    monkeypatch.setattr(frozen_backends, "no_matrix_unit", lambda: "no kernel")
     with caplog.at_level(logging.INFO, "encodeonce"):
         assert isinstance(choose("bf16x3"), Plain)
     assert "onednn left out: this torch is built without oneDNN" in caplog.text
@@ -227,14 +227,37 @@ def test_a_wrong_or_failing_back_end_is_left_out() -> None:
     assert frozen_linear._refusal(Plain()) == ""
 
 
-def test_a_machine_without_the_matrix_unit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_units_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = frozen_kernel.kernel.__wrapped__
     monkeypatch.setattr(frozen_kernel.sys, "platform", "linux")
     monkeypatch.setattr(frozen_kernel.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(frozen_kernel, "processor_flags", lambda: "avx2 amx_bf16 fma")
+    monkeypatch.setattr(frozen_kernel, "processor_flags", lambda: "avx512f avx512bw avx512vl avx512dq fma")
     monkeypatch.setattr(frozen_kernel, "library", lambda source, flags: f"no {source.name}")
     assert fresh() == "no frozen_kernel.c"
-    monkeypatch.setattr(frozen_kernel, "processor_flags", lambda: "avx2")
-    assert fresh() == "this processor has no AMX bfloat16 unit"
+    monkeypatch.setattr(frozen_kernel, "processor_flags", lambda: "avx2 fma")
+    assert fresh() == "this processor has no avx512f"
     monkeypatch.setattr(frozen_kernel.sys, "platform", "darwin")
     assert "needs Linux on x86-64" in fresh()
+
+
+def test_the_matrix_unit_may_be_missing_or_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        def __init__(self, answer: int) -> None:
+            self.frozen_ready = lambda: answer
+
+    fresh = frozen_kernel.no_matrix_unit.__wrapped__
+    for answer, said in ((0, ""), (1, "no AMX bfloat16 unit"), (2, "does not allow AMX")):
+        monkeypatch.setattr(frozen_kernel, "kernel", lambda answer=answer: Library(answer))
+        assert said in fresh()
+        assert bool(said) == bool(fresh())
+    monkeypatch.setattr(frozen_kernel, "kernel", lambda: "no compiler")
+    assert fresh() == "no compiler"
+
+
+@pytest.mark.parametrize("compute", COMPUTE)
+def test_rows_made_ready_once_give_the_same_bits(compute: str) -> None:
+    line = FrozenLinear(torch.randn(24, 40), torch.randn(24), choose(compute))
+    x = torch.randn(5, 40)
+    shown = ready(line, x)
+    assert torch.equal(line(shown).float(), line(x))
+    assert ready(nn.Linear(40, 3), x) is x

@@ -78,7 +78,11 @@ def test_latest_keeps_the_last_measurement_of_a_cell() -> None:
 def test_provenance_has_the_command_and_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script of a project by its place there, anything else is the command line; absolute paths by their end."""
     home = Path(__file__).parents[2]
-    for script, name in ((home / "benchmarks/step.py", "python benchmarks/step.py"), ("/bin/encodeonce", "encodeonce")):
+    for script, name in (
+        (home / "benchmarks/step.py", "python benchmarks/step.py"),
+        (home / ".venv/lib/site-packages/pytest/__main__.py", "encodeonce"),
+        ("/bin/encodeonce", "encodeonce"),
+    ):
         monkeypatch.setattr("sys.argv", [str(script), "--n", "3", "/secret/place/a b.conllu", "folder=/secret/x"])
         found = provenance("2026-01-02T03:04:05+00:00")
         assert found["command"] == f"{name} --n 3 'a b.conllu' folder=x"

@@ -182,7 +182,7 @@ def test_strings_pairs_and_documents_get_the_same_answers_from_a_loaded_run(tiny
         Predictor(loaded, encoder=done.encoder).predict(["he said yes"])
 
 
-def test_CLS_1_every_row_of_the_tables_is_encoded_trained_on_and_answered(
+def test_CLS1_every_row_of_the_tables_is_encoded_trained_on_and_answered(
     cases: Path, tiny_bert: Path, tmp_path: Path
 ) -> None:
     rows = read(cases / "CLS-1a.tsv", columns={"text": "sentence1", "pair": "sentence2"})

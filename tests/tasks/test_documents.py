@@ -67,7 +67,7 @@ def test_labels_come_from_training_alone_sorted_by_number_or_alphabet() -> None:
     assert task.scored(task.ids("c")) == 0
 
 
-def test_CLS_1_na_is_a_text_and_a_label_and_quotes_are_characters(cases: Path) -> None:
+def test_CLS1_na_is_a_text_and_a_label_and_quotes_are_characters(cases: Path) -> None:
     expected = json.loads((cases / "CLS-1.expected.json").read_text("utf-8"))
     rows = read(cases / "CLS-1a.tsv", columns={"text": "sentence1", "pair": "sentence2"})
     task = named("classification").learn(rows)
@@ -81,7 +81,7 @@ def test_CLS_1_na_is_a_text_and_a_label_and_quotes_are_characters(cases: Path) -
     assert named("classification").learn(swapped).labels == ("NA", "None", "nan", "null", "plain")
 
 
-def test_CLS_2_labels_are_compared_by_name_whatever_their_order(cases: Path) -> None:
+def test_CLS2_labels_are_compared_by_name_whatever_their_order(cases: Path) -> None:
     case = json.loads((cases / "CLS-2.json").read_text("utf-8"))["a"]
     head = Classifier(4, case["model_labels"])
     predicted = head.decode(torch.tensor(case["logits"], dtype=torch.float32), Rows.of((1, 1, 1)))
@@ -91,7 +91,7 @@ def test_CLS_2_labels_are_compared_by_name_whatever_their_order(cases: Path) -> 
     assert [int(task.ids(label)[0]) for label in gold] == [1, 2, 0]  # places in the model's list, not in the data's
 
 
-def test_CLS_2_scores_are_targets_of_a_regression_and_never_classes(cases: Path) -> None:
+def test_CLS2_scores_are_targets_of_a_regression_and_never_classes(cases: Path) -> None:
     case = json.loads((cases / "CLS-2.json").read_text("utf-8"))["b"]
     rows = documents(*case["labels_as_read"])
     task = named("regression").learn(rows)
@@ -231,8 +231,20 @@ def test_settings_that_do_not_exist_are_refused_by_name() -> None:
     kinds = "answer_spans, chunking, classification"
     with pytest.raises(ConfigError, match=f"kind='clasification' is not known. There is: {kinds}"):
         named("topic", kind="clasification")
-    with pytest.raises(ConfigError, match=r"task 'cola': .*colour"):
-        named("cola", colour="red")
+    for name, learned in (("cola", "pairs"), ("stsb", "mean"), ("multilabel", "called")):
+        with pytest.raises(ConfigError, match=rf"task '{name}' has no setting '{learned}'\..* It has: column, piece"):
+            named(name, **{learned: "x"})
+
+
+def test_values_of_the_wrong_kind_are_refused_and_lists_are_taken() -> None:
+    with pytest.raises(ConfigError, match=r"task 'mrpc': positive = 1 must be text or a list of texts\."):
+        named("mrpc", positive=1)
+    with pytest.raises(ConfigError, match=r"positive = \[1, 0\] must be text or a list of texts\."):
+        named("mrpc", positive=[1, 0])
+    with pytest.raises(ConfigError, match=r"task 'multilabel': threshold = True must be a number\."):
+        named("multilabel", threshold=True)
+    assert named("mrpc", positive=["yes", "1"]).learn(documents("1", "0")).to_json()["positive"] == "1"
+    assert hash(named("mrpc", positive=["yes", "1"])) == hash(named("mrpc", positive=("yes", "1")))
 
 
 def test_a_single_label_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -83,8 +83,10 @@ def test_settings_that_do_not_exist_are_refused() -> None:
         named("parsing", piece="first")
     with pytest.raises(ConfigError, match=r"tree='eisnr' is not known\. .*Did you mean 'eisner'"):
         named("parsing", tree="eisnr")
-    with pytest.raises(ConfigError, match=r"task 'parsing': .*colour"):
-        named("parsing", colour="red")
+    with pytest.raises(ConfigError, match=r"task 'parsing' has no setting 'lstm_widht'\. Did you mean 'lstm_width'\?"):
+        named("parsing", lstm_widht=200)
+    with pytest.raises(ConfigError, match=r"task 'parsing': n_lstm_layers = '1' must be a whole number\."):
+        named("parsing", n_lstm_layers="1")
 
 
 def test_predictions_fill_two_columns() -> None:

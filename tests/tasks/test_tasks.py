@@ -93,8 +93,13 @@ def test_settings_that_do_not_exist_are_refused_by_name() -> None:
         named("upos", piece="middle")
     with pytest.raises(ConfigError, match=r"scheme='BIOX' is no tagging scheme. There is: IOB1"):
         named("ner", scheme="BIOX")
-    with pytest.raises(ConfigError, match=r"task 'ner': .*colour"):
+    settings = "column, piece, scheme, source, constrained"
+    with pytest.raises(ConfigError, match=rf"task 'ner' has no setting 'colour'\..* It has: {settings}\.$"):
         named("ner", colour="red")
+    with pytest.raises(ConfigError, match=r"task 'ner' has no setting 'labels'\."):  # training alone says them
+        named("ner", labels=["O", "B-X"])
+    with pytest.raises(ConfigError, match=r"task 'ner': constrained = 'yes' must be true or false\."):
+        named("ner", constrained="yes")
     with pytest.raises(ConfigError, match="names no attribute"):
         named("feats:")
 

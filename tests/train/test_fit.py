@@ -255,6 +255,8 @@ def test_early_stopping_ends_a_task_and_then_the_run(make_corpus: Corpus) -> Non
     fitted = fit(job.method, job.examples, scorers, settings, dev=job.examples)
     assert fitted.best == {"upos": {"epoch": 1, "value": 3.0}, "ner": {"epoch": 3, "value": 3.0}}
     assert len(fitted.epochs) == 5
+    with pytest.raises(ConfigError, match=r"early_stopping_patience=2 counts epochs .* there is no dev split"):
+        job.fit(settings)
 
 
 def test_an_undefined_score_is_said(make_corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:

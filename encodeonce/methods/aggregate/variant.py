@@ -34,7 +34,7 @@ VARIANTS: Mapping[str, Callable[["Variant", int, int], Adapter]] = {
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings of the method; the defaults are the paper's. A variant ignores what it has no use for.
+    """Settings of the method; the defaults are the paper's. A variant ignores what is not among its `uses`.
 
     `dropout` is the rate in the adapter and in the head. `include_embeddings=False` leaves view 0 out,
     `pre_norm_layers=True` puts a LayerNorm without parameters on every view (A-01). `compute` is the number type of the
@@ -55,6 +55,15 @@ class Variant:
             raise ConfigError(
                 f"method {self.name!r} is not known. There is: {', '.join(names)}.{nearest(self.name, names)}"
             )
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The settings that make a difference to this variant, beside its name."""
+        all_ = ("dropout", "compute", "pre_norm_layers")
+        if self.name == "frozen":
+            return all_
+        mixing = (*all_, "include_embeddings")
+        return mixing if self.name in ("linear", "fusion") else (*mixing, "key_width", "n_heads")
 
     def layers(self, spec: Spec) -> tuple[int, ...]:
         """The views to read from a store: the last block alone for "frozen", else all that are stored.

@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Settings of the method. What a name does not use is ignored.
+    """Settings of the method. A name ignores what is not among its `uses`.
 
     "finetune" trains everything, embeddings included, and reads no store; "top1" and "top2" train the last blocks on
     the stored view below them; "lora" trains low-rank terms of query and value in all blocks on stored view 0 (A-09).
@@ -93,11 +93,34 @@ class Tuning:
             raise ConfigError(f"blocks={list(self.blocks)} is a setting of live_mix; {self.name} takes live=N blocks.")
         if self.live is not None and self.live < (1 if self.name == "live_mix" else 0):
             raise ConfigError(f"live={self.live} must be 0 or more, and at least 1 for live_mix.")
+        if self.blocks and self.live not in (None, len(self.blocks)):
+            raise ConfigError(
+                f"live={self.live} and blocks={list(self.blocks)} do not agree on how many blocks are trained; set one."
+            )
+        if self.rank < 0 or not self.lora_alpha > 0:
+            raise ConfigError(
+                f"lora={self.lora} must be 0 (no low-rank terms) or a rank of at least 1, and "
+                f"lora_alpha={self.lora_alpha} greater than 0."
+            )
 
     @property
     def rank(self) -> int:
         """Of the low-rank terms; 0 where whole blocks are trained."""
         return TUNINGS[self.name][1] if self.lora is None else self.lora
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The settings that make a difference under this name and rank, and over this mix."""
+        all_ = ("live", "lora", "dropout", "compute", "shared", *(("lora_alpha",) if self.rank else ()))
+        if self.name != "live_mix":
+            return all_
+        mixing = (*all_, "blocks", "over", "residual", "pre_norm_layers")
+        return mixing if self.over == "linear" else (*mixing, "key_width", "n_heads")
+
+    @property
+    def trains_blocks(self) -> bool:
+        """Whether pre-trained weights are trained, which have a rate of their own; else there are none but new ones."""
+        return not self.rank and self.live != 0
 
     def plan(self, spec: Spec) -> Plan:
         """For an encoder and what its store holds. ConfigError where there are fewer blocks, or a view is missing."""
