@@ -121,7 +121,7 @@ def compare(
 
         click.echo(outlook(comparison, chosen))
         return
-    rows = comparison.run(learning.prepare(chosen, [one.settings() for one in taking_part]))
+    rows = comparison.run(learning.prepare(chosen, [settings for one in taking_part for settings in one.possible]))
     unused = strangers(beside, scores(rows, metrics=metrics))
     if unused:
         log.warning("of the paper's values these stand beside none of ours: %s", ", ".join(unused))

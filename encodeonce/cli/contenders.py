@@ -56,12 +56,17 @@ class Contender:
         return self.method in VARIANTS
 
     @cached_property
+    def possible(self) -> tuple[MethodSettings, ...]:
+        """The method's settings at every point of the grid; ConfigError for values that it cannot have."""
+        tried = [key for key in self.grid if key in _options_of(self.method)]
+        points = product(*(self.grid[key] for key in tried))
+        return tuple(self.settings(dict(zip(tried, values, strict=True))) for values in points)
+
+    @cached_property
     def uses(self) -> tuple[str, ...]:
         """The keys of `[adapter]` or `[finetune]` and of `[train]` that make a difference at some point of the grid."""
         found = {key for key in TrainSection.model_fields if key not in RATES}
-        tried = [key for key in self.grid if key in _options_of(self.method)]
-        for values in product(*(self.grid[key] for key in tried)):
-            settings = self.settings(dict(zip(tried, values, strict=True)))
+        for settings in self.possible:
             found |= {*settings.uses, *(RATES[:1] if isinstance(settings, Tuning) and settings.trains_blocks else ())}
         section = AdapterSection if self.reads_only else FinetuneSection
         return tuple(key for key in (*section.model_fields, *TrainSection.model_fields) if key in found)

@@ -14,7 +14,7 @@ from ..corpus.holding_out import held_out
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..methods.aggregate import Variant
-from ..serve.methods import Method, MethodSettings, build
+from ..serve.methods import Method, MethodSettings, build, check
 from ..store import Store
 from ..tasks import Task, named
 from ..train.evaluate import Evaluation, evaluate
@@ -106,10 +106,13 @@ def stored(
     *,
     max_bytes: int | None = None,
 ) -> Material:
-    """The same with documents that were read and tasks that were learned already."""
+    """The same with documents that were read and tasks that were learned already. ConfigError for settings of which no
+    method can be made comes before anything is encoded."""
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model)
     reads = any(layers_of(method, spec) for method in methods)
+    for method in methods:
+        check(method, spec, tasks)
     store = Store.open(config.store, spec)
     everything = [document for documents in splits.values() for document in documents] if reads else []
     encoded = steps.encode(store, everything, model, max_bytes=max_bytes)

@@ -21,8 +21,9 @@ from ..batching.batch import collated
 from ..batching.buffers import Buffers
 from ..errors import ConfigError
 from ..heads import Head
+from ..resolve import resolve
 
-__all__ = ["Multitask", "Part", "checked", "settings_of", "start_seed"]
+__all__ = ["Multitask", "Part", "checked", "head_of", "settings_of", "start_seed"]
 
 
 class Part(nn.Module):
@@ -186,6 +187,13 @@ def checked(tasks: Sequence[Supervised]) -> Sequence[Supervised]:
         if not task.labels:
             raise ConfigError(f"task {task.name!r} has no labels yet: task = task.learn(train_documents).")
     return tasks
+
+
+def head_of(task: Supervised, width: int, dropout: float, compute: str) -> Head:
+    """A new head for a learned task over vectors of `width`; what the task says of the head overrules the method."""
+    options = {"dropout": dropout, "compute": compute, **task.head_options}
+    head: Head = resolve("heads", task.head)(width, task.labels, **options)
+    return head
 
 
 def settings_of(method: Mapping[str, Any], tasks: Sequence[Supervised]) -> dict[str, Any]:

@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..errors import RunError
 from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.finetune.finetune import HasStack
+from ..methods.multitask import head_of
 from ..tasks import Task
 from ..types import Spec
 
-__all__ = ["KINDS", "Method", "MethodSettings", "build", "kind_of"]
+__all__ = ["KINDS", "Method", "MethodSettings", "build", "check", "kind_of"]
 
 MethodSettings = Variant | Tuning
 Method = Aggregate | Finetune
@@ -34,3 +37,17 @@ def build(settings: MethodSettings, spec: Spec, tasks: Sequence[Task], encoder: 
             "loaded beside that encoder. Give it: load(folder, Pretrained(...))."
         )
     return Finetune.build(settings, encoder, spec, tasks, seed)
+
+
+def check(settings: MethodSettings, spec: Spec, tasks: Sequence[Task]) -> None:
+    """ConfigError for settings of which no adapter or head can be made, before anything is encoded for them.
+
+    Nothing is made that takes memory, and no encoder is asked.
+    """
+    with torch.device("meta"):
+        for task in tasks:
+            head_of(task, spec.width, settings.dropout, settings.compute)
+        if isinstance(settings, Variant):
+            settings.adapter(spec)
+        elif settings.plan(spec).mixed:
+            settings.mix(spec)

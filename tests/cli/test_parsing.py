@@ -74,3 +74,6 @@ def test_two_tasks_that_fill_one_column_are_named(run: Run, tiny: Path, files: P
     run("train", "config.toml", "-o", "out")
     said = run("predict", "out", files / "bare.conllu", "-o", "found.conllu").stderr
     assert "parsing, deprel all fill 'deprel': the answers of deprel stand there" in said
+    wrong = ("--set", "task.parsing.lstm_dropout=1.5", "--set", "store=elsewhere")
+    assert "dropout=1.5 must lie in [0, 1)" in run("train", "config.toml", "-o", "new", *wrong, code=1).stderr
+    assert not Path("elsewhere").exists()  # the head is tried before anything is encoded for it

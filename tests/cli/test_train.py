@@ -184,3 +184,17 @@ def test_the_log_is_quiet_on_request(run: Run, trained: Path, corpus: Path) -> N
     done = run("--quiet", "train", trained / "config.toml", "-o", trained / "run")
     assert "going on" not in done.stderr
     assert logging.getLogger("encodeonce").handlers == []
+
+
+def test_settings_that_no_method_can_have_are_refused_before_anything_is_encoded(
+    run: Run, config: Path, tmp_path: Path
+) -> None:
+    """What only an adapter knows to be wrong: of a run, and of every point of a comparison's grid."""
+    train = ("train", config, "-o", "new", "--set")
+    for key, method in (("adapter.n_heads=3", "adapted"), ("finetune.n_heads=3", "live_mix")):
+        wrong = run(*train, key, "--set", f"method={method}", code=1).stderr
+        assert "cannot be cut into n_heads=3 equal heads" in wrong
+    grid = ("--set", "methods.agg.grid={ n_heads = [2, 5] }")
+    wrong = run("compare", config, "-o", "rep", "-m", "linear,agg", *grid, code=1).stderr
+    assert "key_width=16 cannot be cut into n_heads=5" in wrong
+    assert not (tmp_path / "states").exists()

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from ...batching import Supervised
-from ...heads import Head
-from ...resolve import resolve
 from ...types import Spec
-from ..multitask import Multitask, Part, checked, settings_of, start_seed
+from ..multitask import Multitask, Part, checked, head_of, settings_of, start_seed
 from .variant import Variant
 
 __all__ = ["Aggregate"]
@@ -27,7 +25,6 @@ class Aggregate(Multitask):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(start_seed(seed, task.name))
                 adapter = variant.adapter(spec)
-                options = {"dropout": variant.dropout, "compute": variant.compute, **task.head_options}
-                head: Head = resolve("heads", task.head)(spec.width, task.labels, **options)
+                head = head_of(task, spec.width, variant.dropout, variant.compute)
             parts[task.name] = Part(adapter, head, task.piece)
         return cls(parts, variant.layers(spec), read_ahead, settings_of(variant.to_json(), tasks))

@@ -15,10 +15,8 @@ from ...batching import Batch, Examples, Source, Supervised
 from ...encoders.live import LiveBlocks
 from ...encoders.stack import Stack
 from ...errors import DataError
-from ...heads import Head
-from ...resolve import resolve
 from ...types import Spec
-from ..multitask import Multitask, Part, checked, settings_of, start_seed
+from ..multitask import Multitask, Part, checked, head_of, settings_of, start_seed
 from .live import Live
 from .tuning import Tuning
 
@@ -68,8 +66,7 @@ class Finetune(Multitask):
         for task in checked(tasks):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(start_seed(seed, task.name))
-                options = {"dropout": tuning.dropout, "compute": tuning.compute, **task.head_options}
-                head: Head = resolve("heads", task.head)(spec.width, task.labels, **options)
+                head = head_of(task, spec.width, tuning.dropout, tuning.compute)
             own = trunk or _adapter(tuning, encoder, spec, start_seed(seed, f"{task.name}/blocks"))
             parts[task.name] = Part(own, head, task.piece)
         settings = settings_of(tuning.to_json(), tasks)
