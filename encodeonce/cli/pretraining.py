@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +17,31 @@ from ..encoders.masked_lm import MaskedLM
 from ..encoders.pieces import load_tokenizer
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import DataError, EncoderError, RunError
+from ..errors import DataError, EncoderError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
 from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
 from ..methods.fastdoc.masking import Window, windows_of
-from ..methods.fastdoc.measure import (
-    by_live_sentences,
-    by_pieces,
-    by_sentences,
-    centred_share,
-    norms,
-    plain_means,
-    triplet_accuracy,
-)
+from ..methods.fastdoc.measure import norms, plain_means
 from ..methods.fastdoc.objective import Objective
-from ..methods.fastdoc.reading import shown_in
 from ..methods.fastdoc.sampling import Sample, SampleReport, shuffled
 from ..methods.fastdoc.unsupervised import topics
 from ..store import Store
 from ..train.atomic import write_bytes
-from ..train.checkpoint import differences
 from ..train.fit import fit
-from ..train.settings import HARMLESS, Settings
+from ..train.settings import Settings
 from ..types import Document
 from .pretrain_config import PretrainConfig
-from .pretrain_costs import encoding, masking, training
+from .pretrain_ledger import Ledger
 from .pretrain_material import Material, check, paths_of, prepare, sampled, within
+from .pretrain_origin import holds
 from .pretrain_pace import Pace
+from .pretrain_scores import HeldOut, apart
 from .pretrain_taxonomy import placed
 from .steps import encode
 
 __all__ = ["Job", "Planned", "pretrain"]
 
 log = logging.getLogger("encodeonce")
-
-NONE = np.zeros((0, 3), np.int64)
-"""No tuples."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +89,7 @@ class Job:
 
     def finished(self) -> dict[str, Any] | None:
         """The report, where the folder holds this run and it is whole. RunError where it holds another run."""
-        if not self.agree(self.read[0]):
+        if not holds(self.folder, self.config, self.base, self.source, self.read[0]):
             return None
         log.info("%s holds this run, finished", self.folder)
         return dict(json.loads((self.folder / "report.json").read_text()))
@@ -115,21 +103,23 @@ class Job:
         held = None if self.brief else self.held_sample(material.held_out)
         windows = self.windows_of(self.windowed(material.train, sample))
         pace = Pace(self.config, self.settings, self.objective, self.base, self.source, self.store)
-        apart = _apart(material.held_out, held)
-        pace.probe([*self.used(material.train, sample), *apart], material.train, sample.tuples, windows)
-        sample, windows = pace.sized(self.folder, material.train, sample, windows, apart)
+        scored = apart(material.held_out, held)
+        pace.probe([*self.used(material.train, sample), *scored], material.train, sample.tuples, windows)
+        sample, windows = pace.sized(self.folder, material.train, sample, windows, scored)
         return Planned(material, mapped, sample, paths, windows, held, pace)
 
     def train(self, plan: Planned, beside: Callable[[Path], dict[str, Any]] = lambda _: {}) -> dict[str, Any]:
         """Encode what is missing, train, export; `beside` is asked for more of the report when the encoder is there."""
         material, sample, held = plan.material, plan.sample, plan.held
-        everything = [*self.used(material.train, sample), *_apart(material.held_out, held)]
+        everything = [*self.used(material.train, sample), *apart(material.held_out, held)]
         plan.pace.estimate(everything, sample.tuples, plan.windows)
         self.fill(everything)
         method, examples, taxonomy = self.method(plan)
-        untouched = self.measured(method, material.held_out, held)
+        scores = HeldOut(self.config, self.base, self.source, self.store, material.held_out, held)
+        untouched = scores.measured(method)
         result = fit(method, examples, {TASK: TripletScorer()}, self.settings, folder=self.folder / "train")
         self.seconds["train"] = result.seconds
+        ledger = Ledger(self.config, self.settings, self.base, self.source, self.seconds)
         exported = export(method.blocks, self.base.path, self.folder / "encoder", method.head)
         self.side(method, exported.head is False)
         lower = None
@@ -144,12 +134,12 @@ class Job:
             "norms": self.norms,
             "held_out": {
                 "tuples": 0 if held is None else len(held.tuples),
-                "plain mean of sentence vectors": self.plain(material.held_out, held),
+                "plain mean of sentence vectors": scores.plain(),
                 "untouched": untouched,
-                "trained": self.measured(method, material.held_out, held),
+                "trained": scores.measured(method),
             },
             "budget": self.config.budget,
-            "costs": self.costs(material.train, examples, method, result.steps),
+            "costs": ledger.of(material.train, examples, method, result.steps),
             "losses": [epoch["loss"] for epoch in result.epochs],
             "trace": method.trace,
             "export": {**exported.to_json(), "folder": "encoder"},
@@ -192,36 +182,6 @@ class Job:
             "sample.brand": made.brand if self.objective.of_documents and made.rule == "brand" else "",
         }
         return {key: field for key, field in named.items() if field}
-
-    def agree(self, material: Material) -> bool:
-        """Keep what this run is made of, or compare it with that of the folder's checkpoint; whether it is finished."""
-        left_out = {"store", "encoder", "sentence_encoder", "probe"}
-        left_out |= set() if self.config.full else {"full"}  # runs did not always have it
-        chosen = self.config.model_dump(mode="json", exclude=left_out)
-        for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
-            chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
-        frozen = self.source.spec(dtype=self.config.dtype).to_json()
-        now = {
-            **chosen,
-            "encoder": self.base.spec().weights,
-            "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
-            "documents": material.digest(),
-        }
-        path, begun = self.folder / "origin.json", (self.folder / "train" / "checkpoint" / "state.json").is_file()
-        if not begun:
-            text = json.dumps(now, indent=1) + "\n"
-            if not path.is_file() or path.read_text() != text:
-                for counted in ("size.json", "encode.json"):
-                    (self.folder / counted).unlink(missing_ok=True)
-                write_bytes(path, text.encode())
-            return False
-        changed = differences(json.loads(path.read_text()), now)
-        if changed:
-            raise RunError(
-                f"{self.folder} holds a run that was started differently, so going on would mix two runs: "
-                f"{'; '.join(changed)}. Put it back as it was, choose another folder, or delete this one."
-            )
-        return (self.folder / "report.json").is_file() and (self.folder / "encoder" / "model.safetensors").is_file()
 
     def sample(self, documents: Sequence[Document]) -> tuple[Sample, list[tuple[str, ...]]]:
         """Tuples and category paths of the training documents."""
@@ -344,92 +304,6 @@ class Job:
         if tensors:
             save_file(tensors, self.folder / "heads.safetensors")
 
-    # after
-
-    def plain(self, documents: Sequence[Document], held: Sample | None) -> float | None:
-        """Held-out accuracy of the mean of sentence vectors."""
-        if held is None:
-            return None
-        index, tuples = self._held(documents, held)
-        return triplet_accuracy(plain_means(self.store, index), tuples)
-
-    def measured(self, method: FastDoc, documents: Sequence[Document], held: Sample | None) -> dict[str, float]:
-        """Held-out accuracy and the centred share of vectors, from sentences and from pieces.
-
-        From sentences as the objective reads them; a masked one reads none, so its vectors enter as they are.
-        """
-        if held is None:
-            return {}
-        index, tuples = self._held(documents, held)
-        if method.lower is None:
-            vectors = by_sentences(method, self.store, index)
-        else:
-            vectors = by_live_sentences(method, self.source.cut(_apart(documents, held)))
-        found = {"sentences": triplet_accuracy(vectors, tuples), "sentences_centred": centred_share(vectors)}
-        few, inside = self._few(documents)
-        if len(inside):
-            plain = [Document(d.id, text=" ".join(d.sentences)) for d in few]
-            vectors = by_pieces(method.blocks, [windows_of([cut], [""]) for cut in self.base.cut(plain)])
-            found |= {"pieces": triplet_accuracy(vectors, inside), "pieces_centred": centred_share(vectors)}
-            found |= {"pieces_documents": len(few), "pieces_tuples": len(inside)}
-        return found
-
-    def _few(self, documents: Sequence[Document]) -> tuple[list[Document], np.ndarray]:
-        """`token_documents` held-out documents, chosen by content, and tuples among them alone: as many as of all, or
-        as there are; none where these have no partners."""
-        few = sorted(documents, key=lambda document: document.key)[: self.config.token_documents]
-        try:
-            return few, sampled(few, self.config, self.config.sample.n_held_out, 0, False).tuples if few else NONE
-        except DataError as problem:
-            log.warning("no score from pieces: %s", problem)
-            return few, NONE
-
-    def _held(self, documents: Sequence[Document], held: Sample) -> tuple[np.ndarray, np.ndarray]:
-        index = self.store.index(self.store.keys(_apart(documents, held)))
-        return index, np.searchsorted(np.unique(held.tuples), held.tuples)
-
-    def costs(
-        self, documents: Sequence[Document], examples: DocumentExamples, method: FastDoc, steps: int
-    ) -> dict[str, Any]:
-        """Three lines: encode once, train, total; and one epoch of masked-language training on the same documents."""
-        used = [documents[i] for i in np.unique(examples.tuples)] if len(examples.tuples) else list(documents)
-        read = self.source.cut(used) if method.objective.of_documents else []
-        sizes = [len(text) for cut in read for text in cut.texts]
-        lengths = examples.lengths[examples.tuples].ravel() if len(examples.tuples) else np.zeros(0, np.int64)
-        real, seen = int(lengths.sum()) * self.settings.num_train_epochs, method.positions
-        run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
-        full = method.lower is not None
-        once = 0 if full else encoding(self.source.shape, sizes)
-        shown = shown_in(lengths.tolist() * self.settings.num_train_epochs, method.blocks.window)
-        train = training(self.base.shape, shown, run - real)
-        if full:
-            own = {
-                d: [len(text) for text in cut.texts] for d, cut in zip(np.unique(examples.tuples), read, strict=True)
-            }
-            visits = [size for d in examples.tuples.ravel() for size in own[d]] * self.settings.num_train_epochs
-            train += training(self.source.shape, visits)
-        vocabulary, share = int(self.base.config["vocab_size"]), method.objective.probability
-        pieces = partial(masking, self.base.shape, probability=share, vocabulary=vocabulary)
-        windows = [len(window.ids) for window in examples.windows]
-        if windows:
-            n_read = self.config.windows_per_batch * steps if len(examples.tuples) else len(windows)
-            train += round(pieces(windows) / len(windows) * n_read)
-        limit = min(self.config.window, self.base.window)
-        cut = [len(one) for one in self.base.cut([Document("d", text=" ".join(d.sentences)) for d in used])]
-        epoch = pieces([min(limit, n - at) for n in cut for at in range(0, n, limit)])
-        seconds = {**self.seconds, "total": sum(self.seconds.values())}
-        return {
-            "seconds": {name: round(value, 2) for name, value in seconds.items()},
-            "flops": {"encode": once, "train": train, "total": once + train},
-            "masked_epoch_flops": epoch,
-            "positions": {"real": real, "run": run, "padded_share": 1 - real / run if run else 0.0},
-            "pieces_per_sentence": sum(sizes) / len(sizes) if sizes else None,
-            "documents": len(used),
-            "visits": int(examples.tuples.size) * self.settings.num_train_epochs,
-            "windows": len(windows),
-            "steps": steps,
-        }
-
 
 def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     """From documents to `folder/encoder`, an ordinary encoder; returns the report that `report.json` holds.
@@ -453,11 +327,6 @@ def _head(folder: Path, seed: int | None) -> tuple[MaskedLM, int]:
             f"{problem} Here: objective = 'both' needs no such head; options = {{ new_head = true }} trains a new one, "
             "where the family has such heads."
         ) from None
-
-
-def _apart(documents: Sequence[Document], held: Sample | None) -> list[Document]:
-    """The held-out documents that are scored."""
-    return [] if held is None else [documents[i] for i in np.unique(held.tuples)]
 
 
 def _named(sample: Sample) -> str:

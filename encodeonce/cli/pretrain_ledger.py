@@ -1,0 +1,73 @@
+"""What a finished `pretrain` cost: encode once, train, total, in seconds and FLOPs, beside a masked-language epoch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..encoders.pooled import Pooled
+from ..encoders.pretrained import Pretrained
+from ..methods.fastdoc.examples import DocumentExamples
+from ..methods.fastdoc.fastdoc import FastDoc
+from ..methods.fastdoc.reading import shown_in
+from ..train.settings import Settings
+from ..types import Document
+from .pretrain_config import PretrainConfig
+from .pretrain_costs import encoding, masking, training
+
+__all__ = ["Ledger"]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """`seconds` are those of encoding and of training, by name."""
+
+    config: PretrainConfig
+    settings: Settings
+    base: Pretrained
+    source: Pooled
+    seconds: Mapping[str, float]
+
+    def of(
+        self, documents: Sequence[Document], examples: DocumentExamples, method: FastDoc, steps: int
+    ) -> dict[str, Any]:
+        """Three lines: encode once, train, total; and one epoch of masked-language training on the same documents."""
+        used = [documents[i] for i in np.unique(examples.tuples)] if len(examples.tuples) else list(documents)
+        read = self.source.cut(used) if method.objective.of_documents else []
+        sizes = [len(text) for cut in read for text in cut.texts]
+        lengths = examples.lengths[examples.tuples].ravel() if len(examples.tuples) else np.zeros(0, np.int64)
+        real, seen = int(lengths.sum()) * self.settings.num_train_epochs, method.positions
+        run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
+        full = method.lower is not None
+        once = 0 if full else encoding(self.source.shape, sizes)
+        shown = shown_in(lengths.tolist() * self.settings.num_train_epochs, method.blocks.window)
+        train = training(self.base.shape, shown, run - real)
+        if full:
+            own = {
+                d: [len(text) for text in cut.texts] for d, cut in zip(np.unique(examples.tuples), read, strict=True)
+            }
+            visits = [size for d in examples.tuples.ravel() for size in own[d]] * self.settings.num_train_epochs
+            train += training(self.source.shape, visits)
+        vocabulary, share = int(self.base.config["vocab_size"]), method.objective.probability
+        pieces = partial(masking, self.base.shape, probability=share, vocabulary=vocabulary)
+        windows = [len(window.ids) for window in examples.windows]
+        if windows:
+            n_read = self.config.windows_per_batch * steps if len(examples.tuples) else len(windows)
+            train += round(pieces(windows) / len(windows) * n_read)
+        limit = min(self.config.window, self.base.window)
+        cut = [len(one) for one in self.base.cut([Document("d", text=" ".join(d.sentences)) for d in used])]
+        epoch = pieces([min(limit, n - at) for n in cut for at in range(0, n, limit)])
+        seconds = {**self.seconds, "total": sum(self.seconds.values())}
+        return {
+            "seconds": {name: round(value, 2) for name, value in seconds.items()},
+            "flops": {"encode": once, "train": train, "total": once + train},
+            "masked_epoch_flops": epoch,
+            "positions": {"real": real, "run": run, "padded_share": 1 - real / run if run else 0.0},
+            "pieces_per_sentence": sum(sizes) / len(sizes) if sizes else None,
+            "documents": len(used),
+            "visits": int(examples.tuples.size) * self.settings.num_train_epochs,
+            "windows": len(windows),
+            "steps": steps,
+        }

@@ -1,0 +1,47 @@
+"""Which run a folder of `pretrain` holds: what it is made of, kept beside it and compared when it is begun again."""
+
+import json
+from pathlib import Path
+
+from ..encoders.pooled import Pooled
+from ..encoders.pretrained import Pretrained
+from ..errors import RunError
+from ..train.atomic import write_bytes
+from ..train.checkpoint import differences
+from ..train.settings import HARMLESS
+from .pretrain_config import PretrainConfig
+from .pretrain_material import Material
+
+__all__ = ["holds"]
+
+
+def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled, material: Material) -> bool:
+    """Whether the folder holds this run, finished. What the run is made of is kept there, or compared with that of the
+    folder's checkpoint: RunError with every difference."""
+    left_out = {"store", "encoder", "sentence_encoder", "probe"}
+    left_out |= set() if config.full else {"full"}  # runs did not always have it
+    chosen = config.model_dump(mode="json", exclude=left_out)
+    for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
+        chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
+    frozen = source.spec(dtype=config.dtype).to_json()
+    now = {
+        **chosen,
+        "encoder": base.spec().weights,
+        "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
+        "documents": material.digest(),
+    }
+    path, begun = folder / "origin.json", (folder / "train" / "checkpoint" / "state.json").is_file()
+    if not begun:
+        text = json.dumps(now, indent=1) + "\n"
+        if not path.is_file() or path.read_text() != text:
+            for counted in ("size.json", "encode.json"):
+                (folder / counted).unlink(missing_ok=True)
+            write_bytes(path, text.encode())
+        return False
+    changed = differences(json.loads(path.read_text()), now)
+    if changed:
+        raise RunError(
+            f"{folder} holds a run that was started differently, so going on would mix two runs: "
+            f"{'; '.join(changed)}. Put it back as it was, choose another folder, or delete this one."
+        )
+    return (folder / "report.json").is_file() and (folder / "encoder" / "model.safetensors").is_file()
