@@ -3,11 +3,14 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import columns_option, format_option, json_option
+from .options import documents_option, json_option, together
+
+if TYPE_CHECKING:
+    from ..types import Document
 
 __all__ = ["analyse"]
 
@@ -23,35 +26,36 @@ def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None)
     return value
 
 
-base_argument: Decorator = click.argument("base")
-trained_argument: Decorator = click.argument("trained", nargs=-1, required=True, metavar="TRAINED...")
-documents_option: Decorator = click.option(
-    "--documents",
-    "-d",
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="Documents: jsonl, csv, a folder of texts, ...",
-)
 path_option: Decorator = click.option(
     "--path", "field", default="category_path", show_default=True, help="Field of their category path."
 )
-levels_option: Decorator = click.option(
-    "--levels", type=click.IntRange(min=0), default=0, show_default=True, help="Levels of it that count; 0: all."
-)
-pairs_option: Decorator = click.option(
-    "--pairs",
-    type=click.IntRange(min=1),
-    default=500,
-    show_default=True,
-    help="Pairs of either kind: a document with one of its category, and with one of another.",
-)
 seed_option: Decorator = click.option("--seed", type=int, default=0, show_default=True, help="Of what is drawn.")
-output_option: Decorator = click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=_picture,
-    help="A picture (.png, .svg, .pdf).",
+pairs_options: Decorator = together(
+    path_option,
+    click.option(
+        "--levels", type=click.IntRange(min=0), default=0, show_default=True, help="Levels of it that count; 0: all."
+    ),
+    click.option(
+        "--pairs",
+        type=click.IntRange(min=1),
+        default=500,
+        show_default=True,
+        help="Pairs of either kind: a document with one of its category, and with one of another.",
+    ),
+    seed_option,
+)
+encoders_arguments: Decorator = together(
+    click.argument("base"), click.argument("trained", nargs=-1, required=True, metavar="TRAINED...")
+)
+result_options: Decorator = together(
+    click.option(
+        "--output",
+        "-o",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_picture,
+        help="A picture (.png, .svg, .pdf).",
+    ),
+    json_option,
 )
 
 
@@ -64,10 +68,8 @@ def analyse() -> None:
 
 
 @analyse.command()
-@base_argument
-@trained_argument
-@output_option
-@json_option
+@encoders_arguments
+@result_options
 def weights(base: str, trained: tuple[str, ...], output: Path | None, as_json: bool) -> None:
     """Relative change of weights, by group.
 
@@ -89,26 +91,20 @@ def weights(base: str, trained: tuple[str, ...], output: Path | None, as_json: b
 
 
 @analyse.command()
-@base_argument
-@trained_argument
+@encoders_arguments
 @documents_option
 @path_option
 @click.option("--limit", type=click.IntRange(min=4), default=100, show_default=True, help="Documents read, by content.")
 @click.option("--sentence-encoder", help="Also read them as rows of this encoder's sentence vectors.")
-@output_option
-@format_option
-@columns_option
-@json_option
+@result_options
 def agreement(
     base: str,
     trained: tuple[str, ...],
-    documents: Path,
+    documents: list["Document"],
     field: str,
     limit: int,
     sentence_encoder: str | None,
     output: Path | None,
-    format: str | None,
-    columns: dict[str, int | str] | None,
     as_json: bool,
 ) -> None:
     """Agreement of vectors of the same documents.
@@ -118,10 +114,9 @@ def agreement(
     permutation test, linear CKA, common neighbours; with category paths also of group means, and of k-means. The
     picture has each encoder's documents on their first two principal components.
     """
-    from ..corpus import read
     from .analysing import agreements, views_of
 
-    views = views_of(base, trained, read(documents, format=format, columns=columns), field, limit, sentence_encoder)
+    views = views_of(base, trained, documents, field, limit, sentence_encoder)
     found = {name: one.to_json() for name, one in agreements(views).items()}
     if output is not None:
         from ..report.analyses import projected
@@ -135,24 +130,18 @@ def agreement(
 
 
 @analyse.command()
-@base_argument
-@trained_argument
+@encoders_arguments
 @documents_option
 @click.option("--limit", type=click.IntRange(min=1), default=500, show_default=True, help="Sentences drawn.")
 @seed_option
-@output_option
-@format_option
-@columns_option
-@json_option
+@result_options
 def masking(
     base: str,
     trained: tuple[str, ...],
-    documents: Path,
+    documents: list["Document"],
     limit: int,
     seed: int,
     output: Path | None,
-    format: str | None,
-    columns: dict[str, int | str] | None,
     as_json: bool,
 ) -> None:
     """Agreement on what hiding other words changes.
@@ -163,11 +152,9 @@ def masking(
     sentences. All need their masked-language head and one tokenizer. Give an encoder of masked-language training too:
     the correlation of BASE with it is the control. The picture has the correlations of single sentences.
     """
-    from ..corpus import read
     from .analysing_masking import hidden_pieces
 
-    given = read(documents, format=format, columns=columns)
-    found, left_out = hidden_pieces(base, trained, given, limit, seed)
+    found, left_out = hidden_pieces(base, trained, documents, limit, seed)
     rows = {
         name: {
             "pooled": one.pooled,
@@ -192,9 +179,7 @@ def masking(
 @analyse.command()
 @click.argument("encoders", nargs=-1, required=True, metavar="ENCODER...")
 @documents_option
-@path_option
-@levels_option
-@pairs_option
+@pairs_options
 @click.option(
     "--unit",
     type=click.Choice(["paragraph", "sentence"]),
@@ -202,22 +187,16 @@ def masking(
     show_default=True,
     help="What is compared; paragraphs stand between blank lines, or are lines.",
 )
-@seed_option
-@output_option
-@format_option
-@columns_option
-@json_option
+@result_options
 def paragraphs(
     encoders: tuple[str, ...],
-    documents: Path,
+    documents: list["Document"],
     field: str,
     levels: int,
     pairs: int,
     unit: str,
     seed: int,
     output: Path | None,
-    format: str | None,
-    columns: dict[str, int | str] | None,
     as_json: bool,
 ) -> None:
     """Paragraphs of similar documents, how similar.
@@ -226,10 +205,9 @@ def paragraphs(
     documents of one category and of different ones, and how often the former are higher. ENCODERs make the vectors
     (means of pieces).
     """
-    from ..corpus import read
     from .analysing_pairs import paired, paragraph_scores
 
-    drawn = paired(read(documents, format=format, columns=columns), field, levels, pairs, seed)
+    drawn = paired(documents, field, levels, pairs, seed)
     found = paragraph_scores(encoders, drawn, unit)
     _pairs_said(len(drawn), len(drawn.documents))
     title = f"Nearest {unit} of the other document"
@@ -240,9 +218,7 @@ def paragraphs(
 @click.argument("encoder")
 @documents_option
 @click.option("--sentence-encoder", help="Its vectors stand for sentences.  [default: ENCODER]")
-@path_option
-@levels_option
-@pairs_option
+@pairs_options
 @click.option(
     "--pieces",
     nargs=2,
@@ -250,14 +226,10 @@ def paragraphs(
     metavar="LEAST MOST",
     help="Only documents of so many pieces.  [default: 1 and ENCODER's window; the paper: 400 512]",
 )
-@seed_option
-@output_option
-@format_option
-@columns_option
-@json_option
+@result_options
 def windows(
     encoder: str,
-    documents: Path,
+    documents: list["Document"],
     sentence_encoder: str | None,
     field: str,
     levels: int,
@@ -265,8 +237,6 @@ def windows(
     pieces: tuple[int, int] | None,
     seed: int,
     output: Path | None,
-    format: str | None,
-    columns: dict[str, int | str] | None,
     as_json: bool,
 ) -> None:
     """Window length: how far apart like inputs stand.
@@ -276,11 +246,9 @@ def windows(
     category and of different ones, and how often the former are lower. Lengths grow with the documents, so `chance` has
     what vectors without any order would give.
     """
-    from ..corpus import read
     from .analysing_pairs import window_lengths
 
-    given = read(documents, format=format, columns=columns)
-    found, drawn = window_lengths(encoder, sentence_encoder, given, field, levels, pairs, pieces, seed)
+    found, drawn = window_lengths(encoder, sentence_encoder, documents, field, levels, pairs, pieces, seed)
     _pairs_said(len(drawn), len(drawn.documents))
     _scores(found, output, as_json, ("window length", "Window length", "pairs"), "lower")
 

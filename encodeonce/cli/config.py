@@ -89,6 +89,12 @@ class DataSection(Section):
     test: Files = Field(default_factory=list, description="what is scored at the end")
     format: str | None = Field(default=None, description="reader's name; by the file's ending where it is not given")
     columns: dict[str, int | str] | None = Field(default=None, description="where values stand: { form = 0, tag = 3 }")
+    passages: FileName | None = Field(
+        default=None, description="what questions name by id: TechQA's documents, a manual's sections, passages"
+    )
+    train_examples: int = Field(
+        default=0, ge=0, description="training documents at most, chosen by their content; 0: all"
+    )
     train_fraction: float = Field(
         default=1.0, gt=0, le=1, description="part of the training documents, chosen by their content"
     )
@@ -218,6 +224,9 @@ class Config(Section):
     method: str = Field(
         default="adapted",
         description="frozen, linear, fusion, agg, agg_tailor, adapted; finetune, top1, top2, lora, live_mix",
+    )
+    start: FileName | None = Field(
+        default=None, description="a saved run of the same method whose trained weights this one begins with"
     )
     data: DataSection = DataSection()
     task: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options of a task, by its name")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import columns_option, format_option, json_option
+from .options import json_option, reader_options
 
 if TYPE_CHECKING:
     from ..types import Document
@@ -25,8 +25,7 @@ NOT_LABELS = frozenset({"form", "lemma", "feats", "head", "deps", "misc"})
 @click.option("--test", multiple=True, help="A file of the test split.")
 @click.option("--column", "-c", "chosen", multiple=True, help="Only this column; repeatable.  [default: all of labels]")
 @click.option("--encoder", "-e", help="Its tokenizer finds words without pieces and items over its window.")
-@format_option
-@columns_option
+@reader_options
 @json_option
 def debug_data(
     files: tuple[str, ...],

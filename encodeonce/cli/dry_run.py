@@ -59,6 +59,7 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
     splits, tasks = learning.learned(config)
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model, dry=True)
+    splits = learning.parted(splits, tasks, model)
     documents = [document for own in splits.values() for document in own]
     for task in tasks:
         for own in splits.values():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import ConfigError
-from .options import columns_option, format_option, json_option, layers_of, set_option
+from .options import json_option, layers_of, reader_options, set_option
 
 if TYPE_CHECKING:
     from ..encoders.pretrained import Pretrained
@@ -39,8 +39,7 @@ __all__ = ["encode"]
 @click.option("--max-gb", type=float, help="Refuse before writing if the store would become larger (10^9 bytes).")
 @click.option("--num-shards", type=click.IntRange(min=1), default=1, help="Jobs that fill this store together.")
 @click.option("--shard-index", type=click.IntRange(min=0), default=0, help="This job's number, from 0.")
-@format_option
-@columns_option
+@reader_options
 @set_option
 @json_option
 def encode(
@@ -83,11 +82,15 @@ def encode(
     config = _config(files, chosen, format, columns, changes)
     from ..encoders.pooled import Pooled
     from ..store import Store
+    from ..tasks import in_parts, named
     from . import steps
 
     model: Pretrained | Pooled = steps.pretrained(config)
     names = [*config.data.train, *config.data.dev, *config.data.test]
-    documents = steps.documents_of(names, config.data.format, config.data.columns)
+    documents = steps.documents_of(names, config.data.format, config.data.columns, config.data.passages)
+    if unit == "piece" and config.tasks:
+        tasks = [named(name, **config.task.get(name, {})) for name in config.tasks]
+        documents = [part for own in in_parts(tasks, documents, model, model.window) for part in own]
     if unit != "piece":
         model = Pooled(steps.pretrained(config), unit, pooling or "mean", normalize=normalize)
         documents = steps.with_rows(documents, unit)

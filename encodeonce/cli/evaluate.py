@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import columns_option, format_option, json_option
+from .options import json_option, passages_option, reader_options
 
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
@@ -22,8 +22,8 @@ __all__ = ["evaluate"]
 @click.option("--encoder", "-e", help="Where the run's encoder is now.")
 @click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
 @click.option("--split", default="test", show_default=True, help="What the results rows call these files.")
-@format_option
-@columns_option
+@reader_options
+@passages_option
 @json_option
 def evaluate(
     run: Path,
@@ -33,6 +33,7 @@ def evaluate(
     split: str,
     format: str | None,
     columns: dict[str, int | str] | None,
+    passages: str | None,
     as_json: bool,
 ) -> None:
     """Score a saved RUN on FILE, all scores of every task.
@@ -41,11 +42,12 @@ def evaluate(
     """
     from ..report.results import command_line
     from ..report.table import aligned, shown
-    from .running import predictor_of
+    from .running import parts_of, predictor_of
     from .steps import documents_of
 
     predictor = predictor_of(run, encoder, store)
-    documents = documents_of(files, format, columns)
+    parts = parts_of(predictor, documents_of(files, format, columns, passages))
+    documents = [part for own in parts for part in own]
     tasks = predictor.run.tasks
     gold = {task.name: task.gold(documents) for task in tasks}
     began = time.perf_counter()

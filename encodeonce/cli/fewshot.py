@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..encoders.quickstart import QUICKSTART
-from .options import columns_option, format_option, json_option
+from .options import json_option, reader_options
 
 if TYPE_CHECKING:
     from ..integrations.few_shot import FewShot
@@ -37,8 +37,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--folds", default=4, show_default=True, help="Parts of the cross-validation.")
 @click.option("--steps", default=40, show_default=True, help="Steps of one fine-tuning.")
 @click.option("--seed", default=42, show_default=True)
-@format_option
-@columns_option
+@reader_options
 @json_option
 def fewshot(
     labelled: Path,

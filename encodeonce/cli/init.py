@@ -54,6 +54,8 @@ train = {train}
 # format = "conllu"   # by the file's ending where it is not given: {formats}
 # columns = {{ form = 0, tag = 3 }}   # where values stand: by number, or by name {{ text = "first", pair = "second" }}
 # train_fraction = 0.1   # a part of the training documents, chosen by their content
+# train_examples = 50   # at most so many of them
+# passages = "documents.json"   # what questions name by id: docs/documents.md
 # dev_fraction = 0.1   # without a dev file: a part of train is held out as dev, by label and content
 
 # [task.{task}]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import columns_option, format_option, json_option
+from .options import json_option, reader_options
 
 if TYPE_CHECKING:
     from ..report.plots import Heat
@@ -23,8 +23,7 @@ __all__ = ["inspect"]
 @click.option("--top", type=click.IntRange(min=1), default=25, show_default=True, help="Labels shown a task.")
 @click.option("--encoder", "-e", help="Where the run's encoder is now.")
 @click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
-@format_option
-@columns_option
+@reader_options
 @json_option
 def inspect(
     run: Path,

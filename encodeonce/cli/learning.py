@@ -15,8 +15,9 @@ from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..methods.aggregate import Variant
 from ..serve.methods import Method, MethodSettings, build, check
+from ..serve import bundle
 from ..store import Store
-from ..tasks import Task, named
+from ..tasks import Task, in_parts, named
 from ..train.evaluate import Evaluation, evaluate
 from ..train.fit import Fit, fit
 from ..train.settings import Settings
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Material",
     "Trained",
+    "drawn",
     "fraction",
     "layers_of",
     "learned",
+    "parted",
     "prepare",
     "stored",
     "train",
@@ -43,7 +46,8 @@ log = logging.getLogger("encodeonce")
 
 @dataclass(frozen=True)
 class Material:
-    """All that methods are trained on: the documents of each split, learned tasks, and a store that holds them.
+    """All that methods are trained on: the documents of each split, or their parts, learned tasks, and a store that
+    holds them; a run whose weights they begin with, where there is one.
 
     The store holds nothing new where nothing that is to be trained reads one.
     """
@@ -54,6 +58,7 @@ class Material:
     store: Store
     model: Pretrained
     encoded: steps.Encoded
+    start: Path | None = None
 
     @cached_property
     def pieces(self) -> Cut:
@@ -114,9 +119,23 @@ def stored(
     for method in methods:
         check(method, spec, tasks)
     store = Store.open(config.store, spec)
+    splits = parted(splits, tasks, model)
     everything = [document for documents in splits.values() for document in documents] if reads else []
     encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
-    return Material(splits, tasks, spec, store, model, encoded)
+    return Material(splits, tasks, spec, store, model, encoded, Path(config.start) if config.start else None)
+
+
+def parted(
+    splits: Mapping[str, Sequence[Document]], tasks: Sequence[Task], model: Pretrained
+) -> dict[str, list[Document]]:
+    """What the encoder is shown of every split: parts of documents where a task reads these in parts."""
+    found = {}
+    for split, documents in splits.items():
+        parts = in_parts(tasks, documents, model, model.window, split == "train")
+        found[split] = [part for own in parts for part in own]
+        if len(found[split]) != len(documents):
+            log.info("%s: %d documents are read as %d parts", split, len(documents), len(found[split]))
+    return found
 
 
 def layers_of(method: MethodSettings, spec: Spec) -> tuple[int, ...]:
@@ -129,7 +148,7 @@ def learned(config: "Config") -> tuple[dict[str, list[Document]], tuple[Task, ..
     config.need("tasks", "data.train")
     data = config.data
     splits = {
-        split: steps.documents_of(files, data.format, data.columns)
+        split: steps.documents_of(files, data.format, data.columns, data.passages)
         for split, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
         if files
     }
@@ -137,6 +156,8 @@ def learned(config: "Config") -> tuple[dict[str, list[Document]], tuple[Task, ..
     if data.dev_fraction:
         splits = _with_held_out(splits, wanted, data.dev_fraction)
     splits["train"] = fraction(splits["train"], data.train_fraction)
+    if data.train_examples:
+        splits["train"] = drawn(splits["train"], data.train_examples)
     stray = sorted(set(config.task) - set(config.tasks))
     if stray:
         raise ConfigError(f"[task.{stray[0]}]: {stray[0]!r} is not one of tasks = {config.tasks}.")
@@ -155,14 +176,19 @@ def _with_held_out(
 
 
 def fraction(documents: Sequence[Document], part: float) -> list[Document]:
-    """The first ceil(part x N) documents in the order of their keys, put back into file order.
+    """ceil(part x N) of the documents, `drawn`."""
+    return drawn(documents, math.ceil(part * len(documents)))
+
+
+def drawn(documents: Sequence[Document], n: int) -> list[Document]:
+    """The first n documents in the order of their keys (all, where there are not so many), put back into file order.
 
     The choice depends on the contents alone, and a smaller part is contained in every larger one.
     """
-    if part >= 1:
+    if n >= len(documents):
         return list(documents)
     by_key = sorted(range(len(documents)), key=lambda place: (documents[place].key, place))
-    chosen = sorted(by_key[: math.ceil(part * len(documents))])
+    chosen = sorted(by_key[:n])
     return [documents[place] for place in chosen]
 
 
@@ -181,6 +207,8 @@ def train(
     began = time.perf_counter()
     with measured_peak() as peak:
         method = build(variant, material.spec, tasks, material.encoder(), settings.seed)
+        if material.start is not None:
+            bundle.begin(method, tasks, material.start, material.encoder())
         source = material.source(method)
         read = {split: method.read(source, documents, tasks, split) for split, documents in material.splits.items()}
         done = fit(method, read["train"], scorers, settings, dev=read.get("dev"), folder=folder)

@@ -1,17 +1,21 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
 
 __all__ = [
     "budget_option",
-    "columns_option",
-    "format_option",
+    "documents_option",
     "json_option",
     "layers_of",
+    "passages_option",
+    "reader_options",
     "set_option",
+    "together",
     "vectors_option",
 ]
 
@@ -30,9 +34,48 @@ def _columns(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     return found
 
 
-format_option: Decorator = click.option("--format", "-f", help="Reader's name; by the file's ending where not given.")
-columns_option: Decorator = click.option(
-    "--columns", callback=_columns, metavar="NAME=PLACE,...", help="Where values stand, such as form=0,tag=3."
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in the order of the help."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+reader_options: Decorator = together(
+    click.option("--format", "-f", help="Reader's name; by the file's ending where not given."),
+    click.option(
+        "--columns", callback=_columns, metavar="NAME=PLACE,...", help="Where values stand, such as form=0,tag=3."
+    ),
+)
+
+
+def documents_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--documents`, `--format` and `--columns`; the command gets what they name as `documents`, read."""
+
+    @wraps(command)
+    def reading(
+        *args: Any, documents: Path, format: str | None, columns: dict[str, int | str] | None, **rest: Any
+    ) -> Any:
+        from ..corpus import read
+
+        return command(*args, documents=read(documents, format=format, columns=columns), **rest)
+
+    named = click.option(
+        "--documents",
+        "-d",
+        required=True,
+        type=click.Path(exists=True, path_type=Path),
+        help="Documents: jsonl, csv, a folder of texts, ...",
+    )
+    return together(named, reader_options)(reading)
+
+
+passages_option: Decorator = click.option(
+    "--passages", type=click.Path(exists=True), help="What questions name by id: documents, sections, passages."
 )
 budget_option: Decorator = click.option(
     "--budget-seconds",

@@ -32,6 +32,7 @@ def outlook(comparison: "Comparison", config: "Config") -> str:
         model = steps.pretrained(config)
         spec = steps.spec_of(config, model)
         reads = [learning.layers_of(one.settings(), spec) for one in comparison.contenders]
+        splits = learning.parted(splits, tasks, model)
         everything = [document for documents in splits.values() for document in documents]
         there = steps.planned(Path(config.store), spec, everything if any(reads) else [], model)
         distinct = there.missing + there.hits

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from .options import columns_option, format_option
+from .options import passages_option, reader_options
 
 if TYPE_CHECKING:
     from io import BufferedIOBase
@@ -29,8 +29,8 @@ log = logging.getLogger("encodeonce")
 @click.option("--encoder", "-e", help="Where the run's encoder is now.")
 @click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
 @click.option("--probabilities", is_flag=True, help="Write the probability of every label too (tasks of documents).")
-@format_option
-@columns_option
+@reader_options
+@passages_option
 def predict(
     run: Path,
     file: Path,
@@ -40,6 +40,7 @@ def predict(
     probabilities: bool,
     format: str | None,
     columns: dict[str, int | str] | None,
+    passages: str | None,
 ) -> None:
     """Fill FILE's columns with what RUN predicts; all else in it stays as it is.
 
@@ -47,21 +48,24 @@ def predict(
     out as columns, a word a line with its labels beside it, or as JSON where there are entities and relations. Where it
     answers for documents, each text or pair is read whole (--columns text=...,pair=... names the second text's column).
     """
-    from ..corpus import format_of, read, write
+    from ..corpus import format_of, write
     from ..corpus.text import split
     from .documents import answers_documents, values_of, written_as
-    from .running import predictor_of
+    from .running import parts_of, predictor_of
+    from .steps import documents_of
 
     predictor = predictor_of(run, encoder, store)
     tasks, kind = predictor.run.tasks, format_of(file, format).name
     for column, names in _contested(tasks).items():
         log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
-    documents = read(file, format=format, columns=columns)
+    documents = documents_of([str(file)], format, columns, passages)
     running_text = any(document.text and not document.words for document in documents)
     whole = answers_documents(tasks, kind, running_text, probabilities)
     if running_text and not whole:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
-    answers = predictor.predict(documents, probabilities=probabilities)
+    parts = parts_of(predictor, documents)
+    found = iter(predictor.predict([part for own in parts for part in own], probabilities=probabilities))
+    answers = [_joined(tasks, own, [next(found) for _ in own]) for own in parts]
     target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
     if whole:
         named, options = written_as(values_of(documents, answers, tasks, kind, probabilities), kind, columns)
@@ -82,6 +86,11 @@ def _contested(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
         for column in task.columns([], []):
             owners.setdefault(column, []).append(task.name)
     return {column: names for column, names in owners.items() if len(names) > 1}
+
+
+def _joined(tasks: Sequence["Task"], parts: Sequence["Document"], found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One answer a task from those for a document's parts."""
+    return {task.name: task.joined(parts, [answer[task.name] for answer in found]) for task in tasks}
 
 
 def filled(

@@ -21,7 +21,7 @@ from ..errors import ConfigError
 from ..metrics.cuad import Clause, cuad
 from ..metrics.rouge import rouge_l, rouge_words
 from ..metrics.techqa import NO_ANSWER, Span, Spans, best_threshold, hits, techqa
-from ..retrieval.bm25 import BM25
+from ..retrieval.bm25 import within
 from ..types import Document, Passage
 from .steps import recorded
 
@@ -131,14 +131,12 @@ def ranked_by(score: Callable[[Asked], Float[np.ndarray, " N"]], questions: Sequ
 
 def _by_words(questions: Sequence[Asked]) -> list[Ranked]:
     """By BM25 among the parts of each question's own document; parts without a common word are not found."""
-    indices: dict[int, BM25] = {}
-    found = []
+    passages: dict[int, list[Passage]] = {}
     for one in questions:
-        if id(one.parts) not in indices:
-            indices[id(one.parts)] = BM25([Passage(str(n), text=part.text) for n, part in enumerate(one.parts)])
-        (own,) = indices[id(one.parts)].find([one.query], KEPT)
-        found.append([(one.parts[int(hit.passage)], hit.score) for hit in own])
-    return found
+        if id(one.parts) not in passages:
+            passages[id(one.parts)] = [Passage(str(n), text=part.text) for n, part in enumerate(one.parts)]
+    found = within([(one.query, passages[id(one.parts)]) for one in questions], KEPT)
+    return [[(one.parts[at], score) for at, score in own.items()] for one, own in zip(questions, found, strict=True)]
 
 
 def by_vectors(source: Pooled, questions: Sequence[Asked]) -> list[Ranked]:

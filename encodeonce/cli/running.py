@@ -1,17 +1,20 @@
 """A saved run made ready to answer: the bundle, its encoder, and the store it was trained on where that is at hand."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import EncoderError, StoreError
+from ..encoders.pretrained import Pretrained
+from ..errors import EncoderError, NotStored, StoreError
 from ..serve.bundle import load, made_for
 from ..serve.folder import encoder_of
 from ..serve.predictor import Predictor
 from ..store import Store
-from ..types import Spec
+from ..tasks import Task, in_parts
+from ..types import Document, Spec
 from .config import load as load_config
 
-__all__ = ["predictor_of"]
+__all__ = ["parts_of", "predictor_of"]
 
 log = logging.getLogger("encodeonce")
 
@@ -34,6 +37,17 @@ def predictor_of(folder: Path, encoder: str | None = None, store: str | None = N
         )
         model = None
     return Predictor(load(folder, model), opened, model)
+
+
+def parts_of(predictor: Predictor, documents: Sequence[Document]) -> list[list[Document]]:
+    """What the run reads of each document: itself, or parts of it (`Task.shown`). NotStored where these have to be cut
+    and the encoder, whose pieces they are counted in, is not here."""
+    run = predictor.run
+    if all(type(task).shown is Task.shown for task in run.tasks):
+        return [[document] for document in documents]
+    if not isinstance(predictor.encoder, Pretrained):
+        raise NotStored("This run reads long documents in parts of its encoder's pieces. Name the encoder: --encoder.")
+    return in_parts(run.tasks, documents, predictor.encoder, run.spec.window)
 
 
 def _own_store(folder: Path, spec: Spec) -> Store | None:

@@ -71,10 +71,14 @@ class Encoded:
 
 
 def documents_of(
-    files: Sequence[str], format: str | None = None, columns: Mapping[str, int | str] | None = None
+    files: Sequence[str],
+    format: str | None = None,
+    columns: Mapping[str, int | str] | None = None,
+    passages: str | None = None,
 ) -> list[Document]:
-    """Every document of these files, in order."""
-    return [document for name in files for document in read(name, format=format, columns=columns)]
+    """Every document of these files, in order; `passages` is the file of what they name by id."""
+    options = {} if passages is None else {"passages": passages}
+    return [document for name in files for document in read(name, format=format, columns=columns, **options)]
 
 
 def pretrained(config: "Config") -> Pretrained:

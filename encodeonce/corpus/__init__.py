@@ -50,7 +50,14 @@ def read(
     `options` go to the format's own `read`. Raises DataError where there is no example, ConfigError where there is no
     such format.
     """
-    documents = format_of(source, format).read(source, columns=columns, **options)
+    found = format_of(source, format)
+    if "passages" in options and not found.by_id:
+        known = ", ".join(name for name, one in formats().items() if one.by_id)
+        raise ConfigError(
+            f"passages={str(options['passages'])!r}: {source} is read as {found.name!r}, which names no passages by id."
+            f" Leave passages out, or name a format that does: {known}."
+        )
+    documents = found.read(source, columns=columns, **options)
     if not documents:
         named = source if isinstance(source, (str, Path)) else type(source).__name__
         raise DataError(f"no examples in {named}: it is empty or holds only blank lines and comments.")

@@ -21,6 +21,7 @@ class Format(Generic[Item]):
     `read(path, *, columns=None, **options) -> list[Document]`; `write(target, source, columns, **options)`, where
     `source` is a path in the format or documents, and `columns` hold the values to put in, one entry an item.
     Formats of passages and of questions have no columns: `read(path, **options)`, `write(target, items)`.
+    With `by_id`, `read` takes `passages` too: a file of what its items name by id.
     `recognises(path)` looks into a file: formats that have it come before the one that a suffix says otherwise.
     """
 
@@ -29,6 +30,7 @@ class Format(Generic[Item]):
     read: Callable[..., list[Item]]
     write: Callable[..., None]
     recognises: Callable[[str | Path], bool] | None = None
+    by_id: bool = False
 
 
 def by_name(known: Mapping[str, Format[Item]], name: str) -> Format[Item]:

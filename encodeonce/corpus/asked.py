@@ -13,11 +13,11 @@ clauses    `contract`, `category`, `spans` with `text`; the documents are contra
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import DataError
 from ..types import Document
 from ._objects import Objects, has_fields
+from .questions.sections import path_id
 from .text import with_sentences
 
 __all__ = ["FORMS", "Asked", "Part", "Ranking", "read_ranking"]
@@ -122,18 +122,14 @@ def _sections(rows: Objects, documents: Sequence[Document]) -> Ranking:
         path = document.meta.get("section_path")
         if path:
             text = f"{document.meta.get('title', '')}\n{document.text}".strip()
-            parts.append(Part(_joined(path), text))
+            parts.append(Part(path_id(path), text))
     shared, known = tuple(parts), {part.id for part in parts}
     asked = [
-        Asked(row["question"], "", shared, (_joined(row["section_path"]),), str(row.get("answer") or ""))
+        Asked(row["question"], "", shared, (path_id(row["section_path"]),), str(row.get("answer") or ""))
         for row in rows.values
     ]
     kept = tuple(one for one in asked if one.gold[0] in known)
     return Ranking("sections", kept, len(asked) - len(kept))
-
-
-def _joined(path: Any) -> str:
-    return path if isinstance(path, str) else " > ".join(map(str, path))
 
 
 def _clauses(rows: Objects, documents: Sequence[Document], limit: int | None) -> Ranking:

@@ -30,8 +30,9 @@ class InPassages:
 
 
 class AnswerSpan(Head):
-    """Gold and predictions are first and last word of the passage. Without `unanswerable` every question gets a span;
-    with it none, (), where that is likelier. `longest` is the most pieces of a span; products are fp32."""
+    """Gold is first and last word of the passage; none where it has no answer. A prediction is the `n_best` likeliest
+    spans, best first: first word, last word, and log p(span) - log p(no answer). `longest` is the most pieces of a
+    span; products are fp32."""
 
     def __init__(
         self,
@@ -40,11 +41,11 @@ class AnswerSpan(Head):
         dropout: float = 0.1,
         compute: str = "fp32",
         longest: int = LONGEST,
-        unanswerable: bool = False,
+        n_best: int = 20,
     ) -> None:
         super().__init__()
         self.reader = SpanReader(width, dropout)
-        self.longest, self.unanswerable = longest, unanswerable
+        self.longest, self.n_best = longest, n_best
 
     def forward(self, vectors: Float[Tensor, "R D"], rows: Rows) -> InPassages:
         """A score for every row of a passage, as start and as end."""
@@ -61,14 +62,18 @@ class AnswerSpan(Head):
         at = [_rows(word, own) for word, own in zip(passages, spans, strict=True)]
         return self.reader.loss(scores.scores, at)
 
-    def decode(self, scores: InPassages, rows: Rows) -> list[tuple[int, ...]]:
-        """First and last word of the likeliest span of every pair."""
-        found = self.reader.decode(scores.scores, scores.word >= 0, self.longest, forced=not self.unanswerable)
+    def decode(self, scores: InPassages, rows: Rows) -> list[tuple[tuple[int, int, float], ...]]:
+        """The likeliest spans of every pair; spans of the same words, by other pieces, count once."""
+        found = self.reader.ranked(scores.scores, scores.word >= 0, self.longest, self.n_best)
         begins = np.cumsum(scores.scores.pairs.rows) - scores.scores.pairs.rows
-        return [
-            () if one.pair < 0 else (int(scores.word[begin + one.first]), int(scores.word[begin + one.last]))
-            for one, begin in zip(found, begins, strict=True)
-        ]
+        answers = []
+        for own, begin in zip(found, begins, strict=True):
+            words: dict[tuple[int, int], float] = {}
+            for one in own:
+                span = int(scores.word[begin + one.first]), int(scores.word[begin + one.last])
+                words.setdefault(span, one.score)
+            answers.append(tuple((*span, score) for span, score in words.items()))
+        return answers
 
 
 def _parts(values: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:

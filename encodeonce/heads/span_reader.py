@@ -9,7 +9,7 @@ rows that a question has
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -76,7 +76,8 @@ class SpanScores:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows `first` to `last` of the passage of a pair, and the span's probability; pair -1: no answer."""
+    """Rows `first` to `last` of the passage of a pair, and the span's probability (`ranked`: its log over that of no
+    answer); pair -1: no answer."""
 
     pair: int
     first: int
@@ -134,8 +135,27 @@ class SpanReader(nn.Module):
     ) -> list[Found]:
         """The likeliest span of every question, at most `longest` pieces in one passage, between `allowed` rows; no
         answer where that is likelier, unless `forced`, or where there is nothing to choose."""
+        answers = []
+        for own, nothing in zip(*self._likeliest(scores, allowed, longest, 1), strict=True):
+            if not own or (own[0].score <= nothing and not forced):
+                answers.append(Found(-1, -1, -1, float(np.exp(nothing))))
+            else:
+                answers.append(replace(own[0], score=float(np.exp(own[0].score))))
+        return answers
+
+    def ranked(
+        self, scores: SpanScores, allowed: Bool[np.ndarray, " S"], longest: int = LONGEST, n: int = 20
+    ) -> list[list[Found]]:
+        """The n likeliest spans of every question, best first; `score` is log p(span) - log p(no answer), which spans
+        of different passages, read apart, can be compared by."""
+        found = self._likeliest(scores, allowed, longest, n)
+        return [[replace(one, score=one.score - nothing) for one in own] for own, nothing in zip(*found, strict=True)]
+
+    def _likeliest(
+        self, scores: SpanScores, allowed: Bool[np.ndarray, " S"], longest: int, n: int
+    ) -> tuple[list[list[Found]], list[float]]:
+        """Each question's n best spans with their log-probabilities, and that of no answer."""
         found, none = scores.log_probabilities()
-        nothing = none.sum(0).tolist()
         counts, pairs = scores.pairs.rows, scores.pairs
         begins = np.cumsum(counts) - counts
         before = np.cumsum(pairs.passage) - np.asarray(pairs.passage, np.int64)
@@ -143,15 +163,15 @@ class SpanReader(nn.Module):
         for question, count in enumerate(counts):
             rows = slice(begins[question], begins[question] + count)
             start, end = found[:, question, :count].detach().double().cpu().numpy()
-            best = _best(start, end, pairs.pair[rows], allowed[rows], longest)
-            if best is None or (best[2] <= nothing[question] and not forced):
-                answers.append(Found(-1, -1, -1, float(np.exp(nothing[question]))))
-                continue
-            first, last, score = best
-            pair = int(pairs.pair[rows][first])
-            shift = int(begins[question] - before[pair])
-            answers.append(Found(pair, first + shift, last + shift, float(np.exp(score))))
-        return answers
+            own = pairs.pair[rows]
+            answers.append(
+                [
+                    Found(int(own[first]), first + shift, last + shift, score)
+                    for first, last, score in _best(start, end, own, allowed[rows], longest, n)
+                    for shift in (int(begins[question] - before[own[first]]),)
+                ]
+            )
+        return answers, none.sum(0).tolist()
 
     def _pooled(self, blocks: Float[Tensor, "N Q D"], real: Bool[Tensor, "N Q"]) -> Float[Tensor, "N 2 D"]:
         """Two attention-weighted means over the rows of each pair's question."""
@@ -166,15 +186,23 @@ def _best(
     pair: Int[np.ndarray, " S"],
     allowed: Bool[np.ndarray, " S"],
     longest: int,
-) -> tuple[int, int, float] | None:
-    """First and last row of the best span and its score; None where no row is allowed."""
+    n: int,
+) -> list[tuple[int, int, float]]:
+    """First row, last row and score of the n best spans, the earlier of equal ones first; none where no row is
+    allowed."""
     if not allowed.any():
-        return None
+        return []
     length = len(start)
     reach = min(longest, length)
     last = np.arange(length)[:, None] + np.arange(reach)
     inside = np.minimum(last, length - 1)
     usable = (last < length) & allowed[:, None] & allowed[inside] & (pair[inside] == pair[:, None])
-    scores = np.where(usable, start[:, None] + end[inside], -np.inf)
-    first, further = divmod(int(scores.argmax()), reach)
-    return first, first + further, float(scores[first, further])
+    scores = np.where(usable, start[:, None] + end[inside], -np.inf).ravel()
+    if n == 1:
+        chosen = np.array([scores.argmax()])
+    else:
+        lowest = np.partition(scores, -n)[-n] if n < len(scores) else -np.inf
+        among = np.flatnonzero(scores >= lowest)
+        chosen = among[np.argsort(-scores[among], kind="stable")][:n]
+    places = (divmod(int(at), reach) for at in chosen if scores[at] > -np.inf)
+    return [(first, first + further, float(scores[first * reach + further])) for first, further in places]

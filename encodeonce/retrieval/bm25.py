@@ -10,6 +10,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ..store.claim import write_atomically
 from ..types import Passage
 from . import Hit, check_k, shown
 
-__all__ = ["BM25"]
+__all__ = ["BM25", "within"]
 
 log = logging.getLogger("encodeonce")
 
@@ -105,6 +106,20 @@ class BM25:
             near = near[scores[near] >= np.partition(scores[near], len(near) - k)[len(near) - k]]
         best = near[np.lexsort((near, -scores[near]))][:k]
         return [Hit(self.ids[i], float(scores[i])) for i in best]
+
+
+def within(asked: Sequence[tuple[str, Sequence[Passage]]], k: int) -> list[dict[int, float]]:
+    """For each question and its own passages: the places of at most k that BM25 finds among them, best first, and their
+    scores. Questions that share one sequence of passages share an index."""
+    indices: dict[int, BM25] = {}
+    found = []
+    for text, passages in asked:
+        if id(passages) not in indices:
+            numbered = [replace(passage, id=str(n)) for n, passage in enumerate(passages)]
+            indices[id(passages)] = BM25(numbered)
+        (own,) = indices[id(passages)].find([text], k)
+        found.append({int(hit.passage): hit.score for hit in own})
+    return found
 
 
 def _words(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from .card import card
 from .folder import config_of, fill_modules, put, take
 from .methods import KINDS, Method, MethodSettings, build, kind_of
 
-__all__ = ["Run", "check_spec", "load", "made_for", "save"]
+__all__ = ["Run", "begin", "check_spec", "load", "made_for", "save"]
 
 LEARNED = "learned"
 """What the header of the weights calls that."""
@@ -122,6 +122,28 @@ def _check_learned(folder: Path, tasks: Sequence[Task]) -> None:
             f"{folder / 'config.json'} says other labels than the weights were trained for (then: in training, now: in "
             f"the file): {'; '.join(changed)}. Put the file back as it was, or train a run with these labels."
         )
+
+
+def begin(method: Method, tasks: Sequence[Task], folder: Path, encoder: HasSpec) -> None:
+    """Give a new method the weights that the run in `folder` ended with, task by task in order, whatever tasks are
+    called: reading SQuAD before TechQA, say. RunError as `load`, and where parts or labels are not alike."""
+    run = load(folder, encoder)
+    for mine, theirs in zip(tasks, run.tasks, strict=False):
+        if mine.labels != theirs.labels:
+            raise RunError(
+                f"{folder} cannot be begun from: its task {theirs.name!r} has other labels than {mine.name!r}, and "
+                f"weights belong to labels: {', '.join(theirs.labels)}; here {', '.join(mine.labels)}."
+            )
+    own, other = method.modules_of(), run.method.modules_of()
+    try:
+        for mine, (theirs, module) in zip(own, other.items(), strict=True):
+            own[mine].load_state_dict(module.state_dict())
+            method.settings[f"{mine} begins with"] = f"{theirs} of {config_of(folder, KINDS)['model_sha256']}"
+    except (RuntimeError, ValueError) as problem:
+        raise RunError(
+            f"{folder} ({run.variant.name}: {', '.join(other)}) cannot be begun from: {', '.join(own)} needs other "
+            f"weights. Take a run of the same method and kinds of tasks. ({str(problem).splitlines()[0]})"
+        ) from None
 
 
 def made_for(folder: Path) -> Spec:

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..corpus.windows import HasPieces
 from ..errors import ConfigError, DataError, RunError
 from ..resolve import available, resolve
 from ..types import IGNORE, Document
 from ._options import checked_options
 from ._presets import PRESETS
 
-__all__ = ["Task", "from_json", "named"]
+__all__ = ["Task", "from_json", "in_parts", "named"]
 
 ALIASES = {"chunk": "chunking"}
 """Names the field uses for a file of this room."""
@@ -71,6 +72,17 @@ class Task(ABC):
         Raises DataError where there is no example or a gold value is missing.
         """
 
+    def shown(
+        self, documents: Sequence[Document], pieces: HasPieces, window: int, training: bool = False
+    ) -> list[list[Document]]:
+        """What an encoder with a window of so many pieces is shown of each document: itself, unless a task reads long
+        ones in parts. A part's own parts are itself. In training, some may be left out."""
+        return [[document] for document in documents]
+
+    def joined(self, parts: Sequence[Document], predicted: Sequence[Any]) -> Any:
+        """One answer for a document from those for its parts."""
+        return predicted[0]
+
     @abstractmethod
     def gold(self, documents: Sequence[Document]) -> list[Any]:
         """Each document's gold, such as a tuple of labels, one a word. DataError names the place of a missing one."""
@@ -104,9 +116,22 @@ class Task(ABC):
         """All that `from_json` needs."""
 
 
+def in_parts(
+    tasks: Sequence[Task], documents: Sequence[Document], pieces: HasPieces, window: int, training: bool = False
+) -> list[list[Document]]:
+    """`Task.shown` of all tasks, which read the same. ConfigError where they would not."""
+    first, *rest = ([*task.shown(documents, pieces, window, training)] for task in tasks)
+    for task, other in zip(tasks[1:], rest, strict=True):
+        if [[part.key for part in own] for own in first] != [[part.key for part in own] for own in other]:
+            raise ConfigError(
+                f"tasks {tasks[0].name!r} and {task.name!r} read other parts of these documents: train them apart."
+            )
+    return first
+
+
 def named(name: str, **options: Any) -> Task:
     """A task by name: "ner", "chunk", a column ("upos", "deprel", any other) or an attribute of FEATS ("feats:Number"),
-    "classification", "regression", "multilabel", or a data set of GLUE ("cola", "sst2", "mrpc", "rte", "stsb").
+    "classification", "regression", "multilabel", "answer_spans", "ranking", or a data set's name (`_presets`).
 
     `options` go to the task's class: `piece` and `column` to every one, `scheme`, `constrained` to the span tasks.
     `kind` gives a task of a kind another name, so that one run can have several: named("topic", kind="classification").

@@ -46,16 +46,23 @@ def test_loss_is_of_any_gold_span_from_the_first_piece_of_its_first_word_to_the_
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_decoding_equals_a_loop_over_all_spans(seed: int) -> None:
+@pytest.mark.parametrize("n_best", [1, 3, 20])
+def test_decoding_equals_a_loop_over_all_spans(seed: int, n_best: int) -> None:
     found, sides = by_hand(seed)
-    for unanswerable in (False, True):
-        expected = []
-        for (start, end), word in zip(sides, ([0, 1, 1], [0, 1]), strict=True):
-            spans = {(i, j): start[i] * end[j] for i in range(len(word)) for j in range(i, len(word))}
-            best = max(spans, key=lambda own: spans[own])
-            none = unanswerable and start[-1] * end[-1] >= spans[best]
-            expected.append(() if none else (word[best[0]], word[best[1]]))
-        assert AnswerSpan(WIDTH, unanswerable=unanswerable).decode(found, ROWS) == expected
+    for own, (start, end), word in zip(
+        AnswerSpan(WIDTH, n_best=n_best).decode(found, ROWS), sides, ([0, 1, 1], [0, 1]), strict=True
+    ):
+        odds = {
+            (i, j): math.log(start[i] * end[j] / (start[-1] * end[-1]))
+            for i in range(len(word))
+            for j in range(i, len(word))
+        }
+        best = sorted(odds, key=lambda span: -odds[span])[:n_best]
+        expected: dict[tuple[int, int], float] = {}
+        for first, last in best:
+            expected.setdefault((word[first], word[last]), odds[first, last])
+        assert [(first, last) for first, last, _ in own] == list(expected)
+        assert [score for *_, score in own] == pytest.approx(list(expected.values()), abs=1e-4)
 
 
 def test_every_parameter_but_no_answers_gets_a_gradient_and_a_single_text_is_refused() -> None:

@@ -187,7 +187,7 @@ def test_questions_are_answered_from_16_with_passages_of_neither_them_nor_the_te
     with pytest.raises(SystemExit, match="probe: questions are answered by finetune and fused"):
         experiment("experiments/fewshot/run.py", "probe", *config)
     gold = named("answer_spans").gold(cell.test)
-    assert run.score_of(cell, [one.spans[0] for one in gold]) == 100
+    assert run.score_of(cell, [[(*one.spans[0], 1.0)] for one in gold]) == 100
     assert run.score_of(cell, [()] * 12) == 0
 
 

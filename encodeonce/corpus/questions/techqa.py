@@ -1,0 +1,78 @@
+"""TechQA: questions about 50 candidate documents each, one of which may hold the answer (Castelli et al. 2020).
+
+An array of {"QUESTION_ID", "QUESTION_TITLE", "QUESTION_TEXT", "DOC_IDS": [...], "ANSWERABLE": "Y" or "N", "DOCUMENT",
+"START_OFFSET", "END_OFFSET"}, the offsets in characters of the document's text; beside it one object of all documents,
+{id: {"title", "text"}}, which is given as `passages`. A question's text is its title and its body, a line each.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, DataError
+from ...types import Answer, Passage, Question
+from .._fields import string, strings
+from .._format import Format
+from .._objects import Objects, has_fields, opens_with
+from ._parts import unwritable
+
+__all__ = ["FORMATS", "read", "recognises"]
+
+
+def read(path: str | Path, *, passages: str | Path | None = None) -> list[Question]:
+    """Every question with its candidates, the answer's own document among them.
+
+    One that is not answerable has the empty answer; one that does not say (the test part) has none. ConfigError without
+    `passages`; DataError with file and line for a document that is not there and an answer that stands nowhere in it.
+    """
+    if passages is None:
+        raise ConfigError(f"{path} names documents by id. Give their file as passages: training_dev_technotes.json.")
+    held: dict[str, Passage] = {}
+    documents = Objects.read(passages)
+    for value, place in zip(documents.values, documents.places, strict=True):
+        for name, own in value.items():
+            if not has_fields(own, text=str):
+                raise DataError(f"{place}: document {name!r} has no text. The file holds an object: id -> title, text.")
+            held[name] = Passage(name, str(own.get("title") or ""), own["text"], place=place)
+    rows = Objects.read(path)
+    return [_question(value, place, held) for value, place in zip(rows.values, rows.places, strict=True)]
+
+
+def recognises(path: str | Path) -> bool:
+    """Whether the first object is such a question."""
+    return has_fields(opens_with(path), QUESTION_ID=str, QUESTION_TEXT=str, DOC_IDS=list)
+
+
+def _question(value: Mapping[str, Any], place: str, held: Mapping[str, Passage]) -> Question:
+    name = string(value, "QUESTION_ID", place)
+    place = f"{place} (question {name})"
+    own = str(value["DOCUMENT"]) if value.get("ANSWERABLE") == "Y" else ""
+    ids = list(dict.fromkeys([*strings(value.get("DOC_IDS"), "DOC_IDS", place), *([own] if own else [])]))
+    lost = next((one for one in ids if one not in held), None)
+    if lost is not None:
+        raise DataError(f"{place}: document {lost!r} is not among the {len(held):,} of the passages' file.")
+    answers: tuple[Answer, ...] = ()
+    if own:
+        answers = (_answer(value, held[own], place),)
+    elif value.get("ANSWERABLE") == "N":
+        answers = (Answer(""),)
+    text = "\n".join(filter(None, (str(value.get("QUESTION_TITLE") or "").strip(), value["QUESTION_TEXT"].strip())))
+    found = tuple(held[one] for one in ids if held[one].text.strip())
+    return Question(name, text, answers, found, {}, place, (own,) if own else ())
+
+
+def _answer(value: Mapping[str, Any], document: Passage, place: str) -> Answer:
+    try:
+        start, stop = int(value["START_OFFSET"]), int(value["END_OFFSET"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{place}: START_OFFSET and END_OFFSET must be numbers of characters.") from None
+    text = document.text[start:stop] if 0 <= start < stop else ""
+    if not text.strip():
+        raise DataError(
+            f"{place}: characters {start} to {stop} of document {document.id!r}, which has {len(document.text):,}, are "
+            "no answer."
+        )
+    return Answer(text, document.id, start, start + len(text))
+
+
+FORMATS = (Format("techqa", (".json",), read, unwritable("techqa"), recognises),)

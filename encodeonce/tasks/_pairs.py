@@ -1,0 +1,61 @@
+"""How much of a window is left for a passage beside a question, and questions that are cut to leave some."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ..corpus.windows import HasPieces
+from ..errors import ConfigError
+from ..types import Document
+
+__all__ = ["Rooms", "fitting"]
+
+log = logging.getLogger("encodeonce")
+
+WORD = re.compile(r"\S+")
+
+
+class Rooms:
+    """`shown[text]` is what is shown of a question, at most `most` pieces of it, whole words, and how many pieces of a
+    passage fit beside it, a multiple of `step` where there are so many. ConfigError where none fits."""
+
+    def __init__(self, pieces: HasPieces, window: int, questions: Iterable[str], most: int, step: int = 1) -> None:
+        self.shown: Mapping[str, tuple[str, int]]
+        different = list(dict.fromkeys(questions))
+        special = 0
+        if different:
+            (pair,) = pieces.cut([Document("", text=different[0].split()[0], pair="a")])
+            special = int((pair.word < 0).sum())
+        cut = fitting(pieces, different, most)
+        shown, n_cut = {}, 0
+        for text, (kept, size) in zip(different, cut, strict=True):
+            n_cut += len(kept.split()) < len(text.split())
+            room = window - special - size
+            if room < 1 or not kept:
+                raise ConfigError(
+                    f"a window of {window} pieces has no room for a passage beside the question {text[:60]!r}, of "
+                    f"which {size} pieces are kept. Lower the task's question_pieces={most}."
+                )
+            shown[text] = kept, room if room < step else room // step * step
+        if n_cut:
+            log.warning("%d of %d questions are cut to their first %d pieces", n_cut, len(different), most)
+        self.shown = shown
+
+
+def fitting(pieces: HasPieces, texts: Sequence[str], most: int | Sequence[int]) -> list[tuple[str, int]]:
+    """Each text as far as whole words of it have at most so many pieces, and how many these are."""
+    limits = [most] * len(texts) if isinstance(most, int) else most
+    found = []
+    for text, limit, cut in zip(
+        texts, limits, pieces.cut([Document("", text=text) for text in texts]) if texts else (), strict=True
+    ):
+        until = np.cumsum(np.bincount(cut.word[cut.word >= 0], minlength=cut.n_words))
+        n = int(np.searchsorted(until, limit, side="right"))
+        if n == len(until):
+            found.append((text, int(until[-1])))
+            continue
+        ends = [match.end() for match, _ in zip(WORD.finditer(text), range(n), strict=False)]
+        found.append((text[: ends[-1]] if ends else "", int(until[n - 1]) if n else 0))
+    return found
