@@ -85,14 +85,15 @@ def encode(
     from ..tasks import in_parts, named
     from . import steps
 
-    model: Pretrained | Pooled = steps.pretrained(config)
+    pieces = steps.pretrained(config)
+    model: Pretrained | Pooled = pieces
     names = [*config.data.train, *config.data.dev, *config.data.test]
     documents = steps.documents_of(names, config.data.format, config.data.columns, config.data.passages)
     if unit == "piece" and config.tasks:
         tasks = [named(name, **config.task.get(name, {})) for name in config.tasks]
-        documents = [part for own in in_parts(tasks, documents, model, model.window) for part in own]
+        documents = [part for own in in_parts(tasks, documents, pieces, pieces.window) for part in own]
     if unit != "piece":
-        model = Pooled(steps.pretrained(config), unit, pooling or "mean", normalize=normalize)
+        model = Pooled(pieces, unit, pooling or "mean", normalize=normalize)
         documents = steps.with_rows(documents, unit)
     spec = steps.spec_of(config, model, dry=dry_run)
     path = Path(config.store)
