@@ -60,7 +60,7 @@ class AnswerSpans(Task):
     is a question without an answer. What the head predicts for a passage are its `n_best` spans.
 
     `longest` is the most pieces of a span. Windows move on by `stride` pieces and keep at most `question_pieces` of the
-    question; in training, windows without an answer are `negatives` times those with one, drawn by content (None: all).
+    question; in training, windows without an answer are `negatives` times those with one, drawn by content (0: all).
     `scoring` is whose scores: "squad", "techqa" or "cuad"; `metric`, one of them, chooses between epochs.
     `unanswerable` is learned: whether training has questions without an answer, else every one gets its best span.
     `labels` are the two ends of a span.
@@ -77,7 +77,7 @@ class AnswerSpans(Task):
     scoring: str = "squad"
     stride: int = 128
     question_pieces: int = 200
-    negatives: float | None = None
+    negatives: float = 0.0
     n_best: int = 20
 
     LEARNED: ClassVar[tuple[str, ...]] = ("labels", "unanswerable", "called")
@@ -95,10 +95,10 @@ class AnswerSpans(Task):
                 f"{', '.join(metrics)}, and the head reads {PIECE!r}."
             )
         least = min(self.longest, self.stride, self.question_pieces, self.n_best)
-        if least < 1 or (self.negatives is not None and self.negatives <= 0):
+        if least < 1 or self.negatives < 0:
             raise ConfigError(
                 f"longest={self.longest}, stride={self.stride}, question_pieces={self.question_pieces}, "
-                f"n_best={self.n_best} must be at least 1, and negatives={self.negatives} above 0."
+                f"n_best={self.n_best} must be at least 1, and negatives={self.negatives} 0 (all) or more."
             )
 
     @property
@@ -180,7 +180,7 @@ class AnswerSpans(Task):
                     for part in cut[passage, room]
                 ]
             )
-        return self._sampled(found) if training and self.negatives is not None else found
+        return self._sampled(found) if training and self.negatives else found
 
     def _windows(
         self, questions: Sequence[Question], rooms: Rooms, pieces: HasPieces
@@ -207,7 +207,6 @@ class AnswerSpans(Task):
 
     def _sampled(self, found: list[list[Document]]) -> list[list[Document]]:
         """All windows with an answer, and of the others so many times as many, by content."""
-        assert self.negatives is not None
         marked = [[bool(gold.spans) for gold in self.gold(own)] for own in found]
         n = sum(map(sum, marked))
         places = [(i, j) for i, own in enumerate(marked) for j, has in enumerate(own) if not has]

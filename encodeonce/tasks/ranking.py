@@ -59,6 +59,7 @@ class Ranking(Task):
     called: str = "ranking"
     labels: tuple[str, ...] = ()
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "called")
     head: ClassVar[str] = "relevance"
     kind: ClassVar[str] = "ranking"
 

@@ -177,14 +177,14 @@ def test_candidates_of_all_windows_compete_and_stand_in_the_source() -> None:
 
 
 def test_training_keeps_every_window_with_an_answer_and_so_many_without() -> None:
-    def kept(negatives: float | None, training: bool = True) -> tuple[int, int]:
+    def kept(negatives: float, training: bool = True) -> tuple[int, int]:
         task: Any = replace(TASK, stride=5, negatives=negatives)
         marks = [
             bool(gold.spans) for own in task.shown([document(LONG)], Letters(), 24, training) for gold in task.gold(own)
         ]
         return sum(marks), len(marks) - sum(marks)
 
-    every = kept(None)
+    every = kept(0)
     assert every[1] > every[0] > 1
     assert kept(1.0) == (every[0], every[0])
     assert kept(1.0, training=False) == every
