@@ -136,9 +136,9 @@ def begin(method: Method, tasks: Sequence[Task], folder: Path, encoder: HasSpec)
             )
     own, other = method.modules_of(), run.method.modules_of()
     try:
-        for mine, (theirs, module) in zip(own, other.items(), strict=True):
-            own[mine].load_state_dict(module.state_dict())
-            method.settings[f"{mine} begins with"] = f"{theirs} of {config_of(folder, KINDS)['model_sha256']}"
+        for name, (source, module) in zip(own, other.items(), strict=True):
+            own[name].load_state_dict(module.state_dict())
+            method.settings[f"{name} begins with"] = f"{source} of {config_of(folder, KINDS)['model_sha256']}"
     except (RuntimeError, ValueError) as problem:
         raise RunError(
             f"{folder} ({run.variant.name}: {', '.join(other)}) cannot be begun from: {', '.join(own)} needs other "

@@ -230,7 +230,17 @@ def test_real_files_of_every_kind_can_be_read(shared: Path) -> None:
 
 
 def test_formats_have_names_of_their_own() -> None:
-    assert set(question_formats()) == {"beir", "fid", "flashrag", "lines", "pairs", "questions", "sections", "squad", "techqa"}
+    assert set(question_formats()) == {
+        "beir",
+        "fid",
+        "flashrag",
+        "lines",
+        "pairs",
+        "questions",
+        "sections",
+        "squad",
+        "techqa",
+    }
 
 
 def test_gz(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_training_keeps_every_window_with_an_answer_and_so_many_without() -> Non
         ]
         return sum(marks), len(marks) - sum(marks)
 
-    every = kept(0)
+    every = kept(0.0)
     assert every[1] > every[0] > 1
     assert kept(1.0) == (every[0], every[0])
     assert kept(1.0, training=False) == every
