@@ -14,8 +14,8 @@ from ..corpus.holding_out import held_out
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..methods.aggregate import Variant
-from ..serve.methods import Method, MethodSettings, build, check
 from ..serve import bundle
+from ..serve.methods import Method, MethodSettings, build, check
 from ..store import Store
 from ..tasks import Task, in_parts, named
 from ..train.evaluate import Evaluation, evaluate
