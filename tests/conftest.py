@@ -9,10 +9,13 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 install_import_hook("encodeonce", "beartype.beartype")
 torch.set_num_threads(1)
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 SHARED = Path(os.environ.get("ENCODEONCE_SHARED", Path(__file__).parents[1] / ".." / "shared")).resolve()
 

@@ -119,7 +119,7 @@ class Refusion(Finetune):
 
     def _say(self, seen: Mapping[int, Sequence[float]], when: str) -> None:
         means = {number: float(np.mean(values)) for number, values in sorted(seen.items())}
-        named = [f"{slot} {block}: {100 * means[n]:.2g} %" for n in means for block, slot in (self._place(n),)]
+        named = [f"{slot} {block}: {100 * means[n]:.2f} %" for n in means for block, slot in (self._place(n),)]
         log.info("fused vector to slot output, %s: %s", when, ", ".join(named) or "nothing is added")
         faint = sum(value < FAINT for value in means.values())
         if faint:
