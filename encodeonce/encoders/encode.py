@@ -17,7 +17,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import EncoderError
-from ..nn.frozen_rows import copy_rows
 from ..types import Pieces
 from .stack import Stack
 
@@ -150,11 +149,14 @@ def _copy(
     rounded: torch.dtype,
 ) -> None:
     """Of each of `rows`, (row, length), the views end to end."""
-    longest = views[0].shape[1]
-    real = [np.arange(length) + row * longest for row, length in rows]
-    chosen = torch.from_numpy(np.concatenate([np.empty(0, np.int64), *real])).to(views[0].device)
+    n_items, longest, _ = views[0].shape
+    chosen = None
+    if to.shape[1] < n_items * longest:
+        real = [np.arange(length) + row * longest for row, length in rows]
+        chosen = torch.from_numpy(np.concatenate([np.empty(0, np.int64), *real])).to(views[0].device)
     for own, view in zip(to, views, strict=True):
-        copy_rows(view.flatten(0, 1), chosen, rounded, own)
+        flat = view.flatten(0, 1)
+        own.copy_((flat if chosen is None else flat.index_select(0, chosen)).to(rounded))
 
 
 class _Run:

@@ -336,15 +336,12 @@ VECTOR static void widen(const uint16_t *from, long from_row, long rows, long de
         }
 }
 
-VECTOR static inline __m512i to_bfloat16(__m512i wide) { /* in the upper halves */
-    __m512i even = _mm512_and_si512(_mm512_srli_epi32(wide, 16), _mm512_set1_epi32(1));
-    return _mm512_add_epi32(wide, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
-}
-
 VECTOR static void narrow(const float *from, long rows, long depth, uint16_t *to, long to_row) {
     for (long r = 0; r < rows; r++)
         for (long d = 0; d < depth; d += 16) {
-            __m512i wide = to_bfloat16(_mm512_loadu_si512(from + r * depth + d));
+            __m512i wide = _mm512_loadu_si512(from + r * depth + d);
+            __m512i even = _mm512_and_si512(_mm512_srli_epi32(wide, 16), _mm512_set1_epi32(1));
+            wide = _mm512_add_epi32(wide, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
             __m256i cut = _mm512_cvtepi32_epi16(_mm512_srli_epi32(wide, 16));
             _mm256_storeu_si256((__m256i *)(to + r * to_row + d), cut);
         }
@@ -380,22 +377,6 @@ VECTOR int frozen_attention(const void *q, const void *k, const void *v, const f
         }
     free(turned);
     return 0;
-}
-
-/* Rows of numbers as they are (type 0), or rounded to fp16 (1) or bfloat16 (2) and back: to[i] = from[chosen[i]]. */
-VECTOR void frozen_rows(const float *from, const long *chosen, long rows, long width, int type, float *to) {
-    for (long r = 0; r < rows; r++, to += width) {
-        const float *row = from + chosen[r] * width;
-        for (long i = 0; i < width; i += 16) {
-            __mmask16 mask = width - i >= 16 ? 0xffff : (__mmask16)((1u << (width - i)) - 1);
-            __m512 v = _mm512_maskz_loadu_ps(mask, row + i);
-            if (type == 1)
-                v = _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-            else if (type == 2)
-                v = (__m512)_mm512_and_si512(to_bfloat16((__m512i)v), _mm512_set1_epi32((int)0xffff0000));
-            _mm512_mask_storeu_ps(to + i, mask, v);
-        }
-    }
 }
 
 #else

@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from jaxtyping import BFloat16, Float, Int64
+from jaxtyping import BFloat16, Float
 from torch import Tensor
 
 from .compiled import library, processor_flags
 
-__all__ = ["attention", "gelu", "kernel", "laid_out", "no_matrix_unit", "norm", "product", "rows"]
+__all__ = ["attention", "gelu", "kernel", "laid_out", "no_matrix_unit", "norm", "product"]
 
 SOURCE = Path(__file__).with_name("frozen_kernel.c")
 FLAGS = ("-O3",)
@@ -31,8 +31,8 @@ TILE = 32
 ROWS_A_THREAD = 64
 """Fewer rows than this are not worth a thread."""
 NUMBERS_A_THREAD = 1 << 16
-ROUNDED = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 VECTOR_FLAGS = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "fma")
+"""What all of the kernel but its products is compiled for."""
 
 
 @functools.cache
@@ -51,8 +51,7 @@ def kernel() -> ctypes.CDLL | str:
     found.frozen_attention.argtypes = [*(address,) * 5, long, address, address, real, whole]
     found.frozen_gelu.argtypes = [address, address, long]
     found.frozen_norm.argtypes = [*(address,) * 3, real, address, long, long]
-    found.frozen_rows.argtypes = [address, address, long, long, whole, address]
-    found.frozen_gelu.restype = found.frozen_norm.restype = found.frozen_rows.restype = None
+    found.frozen_gelu.restype = found.frozen_norm.restype = None
     return found
 
 
@@ -178,14 +177,3 @@ def norm(
 
     _shared_out(len(x), ROWS_A_THREAD, normalise)
     return y
-
-
-def rows(x: Float[Tensor, "M D"], chosen: Int64[Tensor, " N"], rounded: torch.dtype, out: Float[Tensor, "N D"]) -> None:
-    """out = x[chosen], values rounded to fp16 or bfloat16 and back, or as they are; both contiguous fp32."""
-    library, step = _library(), 4 * x.shape[1]
-
-    def copy(first: int, number: int) -> None:
-        to = out.data_ptr() + step * first
-        library.frozen_rows(x.data_ptr(), chosen.data_ptr() + 8 * first, number, x.shape[1], ROUNDED[rounded], to)
-
-    _shared_out(len(chosen), ROWS_A_THREAD, copy)
