@@ -13,7 +13,7 @@ from .options import json_option, layers_of, reader_options, set_option
 
 if TYPE_CHECKING:
     from ..encoders.pretrained import Pretrained
-    from ..types import Spec
+    from ..types import Document, Spec
     from .config import Config
     from .steps import Encoded, Plan
 
@@ -82,16 +82,11 @@ def encode(
     config = _config(files, chosen, format, columns, changes)
     from ..encoders.pooled import Pooled
     from ..store import Store
-    from ..tasks import in_parts, named
     from . import steps
 
     pieces = steps.pretrained(config)
     model: Pretrained | Pooled = pieces
-    names = [*config.data.train, *config.data.dev, *config.data.test]
-    documents = steps.documents_of(names, config.data.format, config.data.columns, config.data.passages)
-    if unit == "piece" and config.tasks:
-        tasks = [named(name, **config.task.get(name, {})) for name in config.tasks]
-        documents = [part for own in in_parts(tasks, documents, pieces, pieces.window) for part in own]
+    documents = _documents(config, pieces if unit == "piece" else None)
     if unit != "piece":
         model = Pooled(pieces, unit, pooling or "mean", normalize=normalize)
         documents = steps.with_rows(documents, unit)
@@ -137,6 +132,19 @@ def _config(
     if missing:
         raise ConfigError(f"There is no file {missing[0]}.")
     return parse({**chosen, "data": {"train": list(files), "format": format, "columns": columns}}, "the command line")
+
+
+def _documents(config: "Config", pieces: "Pretrained | None") -> "list[Document]":
+    """Of all files; with `pieces`, the parts of them that the config's tasks read."""
+    from ..tasks import in_parts, named
+    from . import steps
+
+    names = [*config.data.train, *config.data.dev, *config.data.test]
+    documents = steps.documents_of(names, config.data.format, config.data.columns, config.data.passages)
+    if pieces is None or not config.tasks:
+        return documents
+    tasks = [named(name, **config.task.get(name, {})) for name in config.tasks]
+    return [part for own in in_parts(tasks, documents, pieces, pieces.window) for part in own]
 
 
 def _head(config: "Config", spec: "Spec") -> str:

@@ -79,7 +79,7 @@ def _nested(values: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _changed(values: dict[str, Any], form: str, nested: bool) -> dict[str, Any]:
     """Fields to set: answers and their places under the form's own names, all else as it is called."""
     change = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    if form == "questions" or form == "sections" or not all(name in change for name in ANSWERS):
+    if form in ("questions", "sections") or not all(name in change for name in ANSWERS):
         return change
     texts, starts = (change.pop(name) or [] for name in ANSWERS)
     if form == "techqa":

@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from types import UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from ..errors import ConfigError
 from ..resolve import nearest
-
-if TYPE_CHECKING:
-    from . import Task
 
 __all__ = ["checked_options"]
 
@@ -17,9 +14,10 @@ SAID = {str: "text", bool: "true or false", int: "a whole number", float: "a num
 """How a message calls a kind of value."""
 
 
-def checked_options(cls: "type[Task]", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, lists as tuples. ConfigError names one that the task `name` has not or that is of another kind."""
-    kinds = {field.name: _kinds(field.type) for field in fields(cls) if field.name not in cls.LEARNED}  # type: ignore[arg-type]
+def checked_options(cls: Any, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for `cls`, a class of tasks, lists as tuples. ConfigError names one that the task `name` has not or
+    that is of another kind."""
+    kinds = {field.name: _kinds(field.type) for field in fields(cls) if field.name not in cls.LEARNED}
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     for key, value in plain.items():
         if key not in kinds:
