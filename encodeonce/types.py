@@ -149,7 +149,8 @@ class Question:
 
     `answers` are alternatives, each right; () where none is known. That nothing is the right answer is an answer, the
     one with the empty text. `passages` are those given with the question, in the file's order, and `relevant` the ids
-    of passages judged to answer it, given or not. `meta` and `place` are as a Document's.
+    of passages judged to answer it, given or not. `unlisted` are passages with an answer that were not given: to learn
+    from, never to be found. `meta` and `place` are as a Document's.
     """
 
     id: str
@@ -159,6 +160,7 @@ class Question:
     meta: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
     relevant: tuple[str, ...] = ()
+    unlisted: tuple[Passage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,12 +155,12 @@ class AnswerSpans(Task):
     def shown(
         self, documents: Sequence[Document], pieces: HasPieces, window: int, training: bool = False
     ) -> list[list[Document]]:
-        """The windows of each question's passages, `Document`s again. Windows of one word that is longer than the room
-        beside the question are left out, which is logged."""
+        """The windows of each question's passages, `Document`s again, in training of those not given too. Windows of
+        one word that is longer than the room beside the question are left out, which is logged."""
         asked = [document if "window" in document.meta else self.asked(document) for document in documents]
         questions = [one for one in asked if isinstance(one, Question)]
         rooms = Rooms(pieces, window, [one.text for one in questions], self.question_pieces, STEP)
-        cut = self._windows(questions, rooms, pieces)
+        cut = self._windows(questions, rooms, pieces, training)
         found = []
         for document, one in zip(documents, asked, strict=True):
             if not isinstance(one, Question):
@@ -176,19 +176,21 @@ class AnswerSpans(Task):
                         meta={**document.meta, "asked": one, "window": (passage.id, part.start)},
                         place=document.place,
                     )
-                    for passage in one.passages
+                    for passage in _read(one, training)
                     for part in cut[passage, room]
                 ]
             )
         return self._sampled(found) if training and self.negatives else found
 
     def _windows(
-        self, questions: Sequence[Question], rooms: Rooms, pieces: HasPieces
+        self, questions: Sequence[Question], rooms: Rooms, pieces: HasPieces, training: bool
     ) -> Mapping[tuple[Passage, int], list[Passage]]:
         """Every different passage cut to every room that it is read in."""
         wanted: dict[int, dict[Passage, None]] = defaultdict(dict)
         for one in questions:
-            wanted[rooms.shown[one.text][1]].update(dict.fromkeys(p for p in one.passages if p.text.strip()))
+            wanted[rooms.shown[one.text][1]].update(
+                dict.fromkeys(passage for passage in _read(one, training) if passage.text.strip())
+            )
         found: dict[tuple[Passage, int], list[Passage]] = defaultdict(list)
         for room, passages in wanted.items():
             overlap = max(0, room - self.stride)
@@ -313,6 +315,11 @@ class AnswerSpans(Task):
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {"kind": self.kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}}
+
+
+def _read(asked: Question, training: bool) -> tuple[Passage, ...]:
+    """The passages a question is put to; one that was not given is learned from only."""
+    return (*asked.passages, *asked.unlisted) if training else asked.passages
 
 
 def _where(document: Document, asked: Question) -> tuple[str, int]:

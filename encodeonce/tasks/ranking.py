@@ -102,7 +102,7 @@ class Ranking(Task):
     def shown(
         self, documents: Sequence[Document], pieces: HasPieces, window: int, training: bool = False
     ) -> list[list[Document]]:
-        """A pair a candidate of every question."""
+        """A pair a candidate of every question; in training all passages that answer are candidates."""
         asked = [self._asked(document) for document in documents]
         rooms = Rooms(pieces, window, [one.text for one in asked], self.question_pieces)
         whole = ["judged" in document.meta for document in documents]
@@ -128,15 +128,17 @@ class Ranking(Task):
     def _chosen(self, asked: Sequence[Question], training: bool) -> list[tuple[Passage, ...]]:
         """The passages of each question that are judged."""
         if not self.candidates:
-            return [one.passages for one in asked]
+            return [(*one.passages, *(one.unlisted if training else ())) for one in asked]
         ranked = within([(one.text, one.passages) for one in asked], self.candidates)
         chosen = []
         for one, own in zip(asked, ranked, strict=True):
             at = list(dict.fromkeys([*own, *range(len(one.passages))]))[: self.candidates]
+            found = tuple(one.passages[n] for n in at)
             if training:
-                missing = [n for n, p in enumerate(one.passages) if p.id in one.relevant and n not in at]
-                at = [*at[: max(0, self.candidates - len(missing))], *missing]
-            chosen.append(tuple(one.passages[n] for n in at))
+                right = [p for n, p in enumerate(one.passages) if p.id in one.relevant and n not in at]
+                missing = (*right, *one.unlisted)
+                found = (*found[: max(0, self.candidates - len(missing))], *missing)
+            chosen.append(found)
         return chosen
 
     def gold(self, documents: Sequence[Document]) -> list[JudgedPair]:
@@ -148,7 +150,7 @@ class Ranking(Task):
         if not isinstance(passage, Passage):
             raise DataError(f"{place_of(document)}: gold is of pairs, which `shown` makes of a question.")
         answer = document.meta.get(self.answer)
-        characters = sum(len(one.text) for one in asked.passages if one.id in asked.relevant)
+        characters = sum(len(one.text) for one in (*asked.passages, *asked.unlisted) if one.id in asked.relevant)
         return JudgedPair(
             f"{document.place} {asked.id}",
             passage.id,

@@ -97,6 +97,15 @@ def test_techqa_has_candidates_and_says_where_the_answer_stands(tmp_path: Path) 
     assert read(tmp_path / "o.json", passages=notes)[0].meta["asked"].answers == (Answer("dog", "n1", 17, 20),)
 
 
+def test_a_document_that_is_no_candidate_is_only_learned_from(tmp_path: Path) -> None:
+    path, notes = techqa(tmp_path, DOC_IDS=["n2"])
+    document = read(path, passages=notes)[0]
+    asked = document.meta["asked"]
+    assert [p.id for p in asked.passages] == ["n2"]
+    assert [p.id for p in asked.unlisted] == ["n1"]
+    assert asked.answers == (Answer("cat", "n1", 4, 7),)
+
+
 def test_what_techqa_lacks_is_named(tmp_path: Path) -> None:
     path, notes = techqa(tmp_path)
     with pytest.raises(ConfigError, match=r"names documents by id. Give their file as passages"):
@@ -105,6 +114,7 @@ def test_what_techqa_lacks_is_named(tmp_path: Path) -> None:
         ({"END_OFFSET": 3}, r"\(question Q1\): characters 4 to 3 of document 'n1', which has 25, are no answer"),
         ({"START_OFFSET": "-"}, "must be numbers of characters"),
         ({"DOC_IDS": ["n9"]}, "document 'n9' is not among the 2"),
+        ({"DOCUMENT": "n8"}, "document 'n8' is not among the 2"),
     ):
         with pytest.raises(DataError, match=message):
             read(techqa(tmp_path, **changes)[0], passages=notes)

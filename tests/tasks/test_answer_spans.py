@@ -176,6 +176,19 @@ def test_candidates_of_all_windows_compete_and_stand_in_the_source() -> None:
     assert columns["answer_passages"] == [(best[0].passage,)]
 
 
+def test_a_passage_that_was_not_given_is_learned_from_and_never_found() -> None:
+    task: Any = replace(TASK, scoring="techqa", metric="ha_f1@1")
+    alone = document(replace(LONG, answers=LONG.answers[:1], passages=LONG.passages[:1], unlisted=LONG.passages[1:]))
+    seen = {
+        training: {part.meta["window"][0] for part in task.shown([alone], Letters(), 24, training)[0]}
+        for training in (False, True)
+    }
+    assert seen == {False: {"one"}, True: {"one", "two"}}
+    (parts,) = task.shown([alone], Letters(), 24)
+    scores = task.score(task.gold(parts), [[(0, 0, 1.0)]] * len(parts))
+    assert (scores["ha_f1@1"], scores["n"]) == (0, 1), "the question counts, and is missed"
+
+
 def test_training_keeps_every_window_with_an_answer_and_so_many_without() -> None:
     def kept(negatives: float, training: bool = True) -> tuple[int, int]:
         task: Any = replace(TASK, stride=5, negatives=negatives)

@@ -58,6 +58,17 @@ def test_candidates_are_bm25s_then_others_and_in_training_the_right_ones() -> No
     assert TASK.shown(found, Words(), 32) == [[pair] for pair in found], "a pair's own part is itself"
 
 
+def test_a_passage_that_was_not_given_is_learned_from_and_never_found() -> None:
+    asked = replace(ASKED, passages=SECTIONS[:3], unlisted=SECTIONS[3:])
+    for task in (TASK, replace(TASK, candidates=0)):
+        found = {t: [pair.meta["judged"].id for pair in pairs(t, asked=asked, task=task)] for t in (False, True)}
+        assert sorted(found[False]) == ["alarm", "camera", "flash"]
+        assert found[True][-1] == "wifi"
+        gold = task.gold(pairs(False, asked=asked, task=task))
+        scores = task.score(gold, [1.0] * len(gold))
+        assert (scores["hits@5"], scores["ha_f1@1"], scores["n"]) == (0, 0, 1), "the question counts, and is missed"
+
+
 def test_a_pair_is_cut_to_the_window() -> None:
     assert [pair.pair for pair in pairs(False, window=5 + 3 + 2)] == ["take a", "a bright", "set an"]
 

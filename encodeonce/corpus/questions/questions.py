@@ -103,8 +103,8 @@ def _object(question: Question) -> dict[str, Any]:
     own: dict[str, Any] = {"id": question.id, "question": question.text}
     own["answers"] = [answer.text for answer in question.answers]
     if len(question.passages) == 1:
-        own["passage_id"] = question.passages[0].id
-        if question.answers and all(answer.located for answer in question.answers):
+        name = own["passage_id"] = question.passages[0].id
+        if question.answers and all(answer.located and answer.passage == name for answer in question.answers):
             own["answer_starts"] = [answer.start for answer in question.answers]
     elif question.passages:
         own["passage_ids"] = [passage.id for passage in question.passages]

@@ -20,7 +20,7 @@ __all__ = ["FORMATS", "read", "recognises"]
 
 
 def read(path: str | Path, *, passages: str | Path | None = None) -> list[Question]:
-    """Every question with its candidates, the answer's own document among them.
+    """Every question with its candidates. An answer's own document that is none of them is `unlisted`.
 
     One that is not answerable has the empty answer; one that does not say (the test part) has none. ConfigError without
     `passages`; DataError with file and line for a document that is not there and an answer that stands nowhere in it.
@@ -47,8 +47,8 @@ def _question(value: Mapping[str, Any], place: str, held: Mapping[str, Passage])
     name = string(value, "QUESTION_ID", place)
     place = f"{place} (question {name})"
     own = str(value["DOCUMENT"]) if value.get("ANSWERABLE") == "Y" else ""
-    ids = list(dict.fromkeys([*strings(value.get("DOC_IDS"), "DOC_IDS", place), *([own] if own else [])]))
-    lost = next((one for one in ids if one not in held), None)
+    ids = list(dict.fromkeys(strings(value.get("DOC_IDS"), "DOC_IDS", place)))
+    lost = next((one for one in (*ids, *([own] if own else [])) if one not in held), None)
     if lost is not None:
         raise DataError(f"{place}: document {lost!r} is not among the {len(held):,} of the passages' file.")
     answers: tuple[Answer, ...] = ()
@@ -58,7 +58,8 @@ def _question(value: Mapping[str, Any], place: str, held: Mapping[str, Passage])
         answers = (Answer(""),)
     text = "\n".join(filter(None, (str(value.get("QUESTION_TITLE") or "").strip(), value["QUESTION_TEXT"].strip())))
     found = tuple(held[one] for one in ids if held[one].text.strip())
-    return Question(name, text, answers, found, {}, place, (own,) if own else ())
+    unlisted = (held[own],) if own and own not in ids else ()
+    return Question(name, text, answers, found, {}, place, (own,) if own else (), unlisted)
 
 
 def _answer(value: Mapping[str, Any], document: Passage, place: str) -> Answer:
