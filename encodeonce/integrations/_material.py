@@ -15,10 +15,11 @@ from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import DataError
 from ..methods.fewshot.features import Vectors
+from ..methods.refusion.near import same
 from ..store import Store
 from ..types import Document, Spec
 
-__all__ = ["Material", "TextVectors", "as_documents", "copies"]
+__all__ = ["Material", "TextVectors", "as_documents", "content", "copies"]
 
 
 class TextVectors:
@@ -94,9 +95,14 @@ def as_documents(texts: Sequence[str | tuple[str, str]], what: str) -> list[Docu
     return [Document(f"{what} {place + 1}", text=text, pair=pair) for place, (text, pair) in enumerate(shown)]
 
 
+def content(document: Document) -> str:
+    """A key that documents share whose texts are `same`, of a pair both."""
+    return Document("", text=same(document.text), pair=same(document.pair)).key
+
+
 def copies(documents: Sequence[Document], corpus: Sequence[str]) -> list[list[int]]:
-    """For each document the places in `corpus`, keys of documents, of the same content."""
+    """For each document the places in `corpus`, documents by `content`, that hold the same."""
     places = defaultdict(list)
     for place, key in enumerate(corpus):
         places[key].append(place)
-    return [places.get(document.key, []) for document in documents]
+    return [places.get(content(document), []) for document in documents]

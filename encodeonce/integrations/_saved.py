@@ -27,17 +27,18 @@ from ..types import Spec
 from ._fused import FILES, FUSED, Inner
 from ._material import TextVectors
 
-__all__ = ["Trained", "save", "saved", "trained"]
+__all__ = ["Trained", "refuse_other", "save", "saved", "trained"]
 
 Trained = TrainedProbe | Predictor | Inner
 
-SCHEMA = 1
+SCHEMA = 2
 KIND = "few_shot"
 TUNED = "finetune"
 
 
 def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[str, Trained]) -> None:
-    """Write it; a folder that already holds one is replaced file by file, config.json last."""
+    """Write it; a folder that already holds one is replaced file by file, config.json last. See `refuse_other`."""
+    refuse_other(folder)
     probes = {name: own for name, own in methods.items() if isinstance(own, TrainedProbe)}
     arrays = {
         f"{name}/{key}": np.ascontiguousarray(array)
@@ -61,6 +62,21 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
         "fusions": {name: _hashes(folder / name) for name, own in methods.items() if isinstance(own, Inner)},
     }
     write_bytes(folder / "config.json", json_bytes(config))
+
+
+def refuse_other(folder: Path) -> None:
+    """RunError where the folder holds something else, such as a checkpoint, whose files would be lost."""
+    if not (folder / "config.json").exists():
+        return
+    try:
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("kind")
+    except (ValueError, AttributeError):
+        kind = None
+    if kind != KIND:
+        raise RunError(
+            f"{folder} holds something else than a few-shot estimator, whose config.json and model.safetensors would be"
+            " lost. Choose another folder."
+        )
 
 
 def saved(folder: Path) -> tuple[dict[str, Any], Spec]:

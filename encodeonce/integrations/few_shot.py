@@ -14,23 +14,25 @@ Axes: N items   C classes
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError, DataError, RunError
+from ..errors import ConfigError, DataError, RunError, TooFewVectors
 from ..methods.fewshot import PROBES, Mixture, TrainedProbe, stacked
 from ..methods.fewshot.folds import folds_of
 from ..methods.fewshot.mixture import cooled
 from ..methods.refusion import FUSINGS, Decision
+from ..methods.refusion.near import same, texts_of
+from ..resolve import nearest
 from ..types import Document
 from ._fused import FUSED, Inner, Neighbourhood, fused
-from ._material import Material, TextVectors, as_documents, copies
+from ._material import Material, TextVectors, as_documents, content, copies
 from ._saved import Trained, save, saved, trained
 from ._tuned import Schedule, answers_of, fits_window, tuned
 
@@ -42,6 +44,14 @@ METHODS = ("probe", "layers", "cosine", "late", "self_training", "finetune")
 """What is tried unless said otherwise: "cosine" for pairs only, what needs unlabelled texts where there are some."""
 
 Texts = Sequence[str | tuple[str, str]]
+
+_NEEDY = {*FUSED, *(name for name, probe in PROBES.items() if probe.unlabelled)}
+"""What needs unlabelled texts."""
+
+_FINDING = ("neighbours", "shuffled", "random")
+"""Sides of a probe that are as many unlabelled texts as were asked for."""
+
+ONE, MANY = ("a single text", "a pair of texts"), ("single texts", "pairs of texts")
 
 
 @dataclass(frozen=True)
@@ -62,9 +72,10 @@ class FewShot:
 
     `methods` are those to try: "finetune", names of `methods.fewshot.PROBES`, and of `methods.refusion.FUSINGS` but
     "release" ("refusion": neighbours fused inside the encoder, with a search over how; none is tried by default, they
-    take longest). `folds` is the number of parts of the cross-validation (fewer where a class has fewer examples);
-    `steps` and the two learning rates are those of fine-tuning and fusion, `compute` their number type. `store` keeps
-    the vectors of all texts in a folder, so that a next run encodes nothing.
+    take longest). `neighbours` is how many unlabelled texts are added to each text. `folds` is the number of parts of
+    the cross-validation (fewer where a class has fewer different examples); `steps` and the two learning rates are
+    those of fine-tuning and fusion, `compute` their number type. `store` keeps the vectors of all texts in a folder, so
+    that a next run encodes nothing.
 
     After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`, `architecture_`.
     """
@@ -74,6 +85,7 @@ class FewShot:
         encoder: Any,
         *,
         methods: Sequence[str] = METHODS,
+        neighbours: int = 64,
         folds: int = 4,
         steps: int = 40,
         learning_rate: float = 2e-3,
@@ -82,14 +94,15 @@ class FewShot:
         store: str | Path | None = None,
         seed: int = 42,
     ) -> None:
-        self.encoder, self.methods, self.folds, self.steps = encoder, methods, folds, steps
+        self.encoder, self.methods, self.neighbours = encoder, methods, neighbours
+        self.folds, self.steps = folds, steps
         self.learning_rate, self.encoder_learning_rate = learning_rate, encoder_learning_rate
         self.compute, self.store, self.seed = compute, store, seed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name."""
-        names = ("encoder", "methods", "folds", "steps", "learning_rate", "encoder_learning_rate", "compute", "store")
-        return {name: getattr(self, name) for name in (*names, "seed")}
+        names = ("encoder", "methods", "neighbours", "folds", "steps", "learning_rate", "encoder_learning_rate")
+        return {name: getattr(self, name) for name in (*names, "compute", "store", "seed")}
 
     def set_params(self, **values: Any) -> "FewShot":
         """Replace some of them. ConfigError for an unknown name."""
@@ -125,18 +138,22 @@ class FewShot:
     def fit(self, texts: Texts, labels: Sequence[Any], unlabelled: Texts = ()) -> "FewShot":
         """Try, choose, and train on all labels. Pairs of texts are given as two-tuples, labels as any sortable values.
 
-        Raises DataError where texts and labels differ in number, for a single class, for a class with one example, and
-        for an empty text; ConfigError for an unknown method, or for one that needs unlabelled texts where there is
-        none; TooFewVectors where they are fewer than the neighbours asked for.
+        Raises DataError where texts and labels differ in number, for a missing label, for a single class, for a class
+        without two different examples, for an empty text, and where single texts and pairs cannot be compared;
+        ConfigError for an unknown method, for one that needs unlabelled texts where there is none, and for a number out
+        of range; TooFewVectors where the unlabelled texts are fewer than the neighbours asked for.
         """
-        documents = as_documents(texts, "text")
+        documents, labels = as_documents(texts, "text"), list(labels)
         if len(documents) != len(labels):
             raise DataError(f"{len(documents)} texts and {len(labels)} labels: give each text one label.")
-        self.classes_, index = np.unique(np.asarray(labels), return_inverse=True)
-        self._check(index)
+        self._check_numbers()
+        self.classes_, index = classes_of(labels)
+        check_classes(documents, index, self.classes_.tolist())
         corpus = as_documents(unlabelled, "unlabelled text")
-        names = self._names(bool(corpus), bool(documents[0].pair))
-        self._corpus = [document.key for document in corpus]
+        self.pairs_ = bool(documents[0].pair)
+        names = self._names(corpus)
+        self._corpus = [content(document) for document in corpus]
+        self._check_corpus(names, documents, corpus)
         self._corpus_vectors = self._vectors(corpus) if corpus else None
         self._neighbourhood = Neighbourhood.of(corpus, self._vectors) if set(names) & set(FUSED) else None
         material = self._material(documents, np.eye(len(self.classes_))[index])
@@ -148,11 +165,14 @@ class FewShot:
         return self
 
     def predict_proba(self, texts: Texts) -> Float[np.ndarray, "N C"]:
-        """A probability for each of `classes_`; lines sum to 1. DataError for an empty text."""
+        """A probability for each of `classes_`; lines sum to 1. DataError for an empty text, and for a single text
+        where training had pairs, or the other way round."""
         self._need_fit()
         documents = as_documents(texts, "text")
         if not documents:
             return np.zeros((0, len(self.classes_)))
+        if bool(documents[0].pair) != self.pairs_:
+            raise DataError(f"text 1 is {ONE[not self.pairs_]}, and training had {MANY[self.pairs_]}.")
         material = self._material(documents, np.zeros((len(documents), len(self.classes_))))
         answers = {name: self._answer(trained, material) for name, trained in self._trained.items()}
         return self.mixture_.mixed(answers)
@@ -185,12 +205,18 @@ class FewShot:
         self._need_fit()
         return {name: own.decisions for name, own in self._trained.items() if isinstance(own, Inner) and own.decisions}
 
-    def save(self, folder: str | Path) -> None:
-        """Into a folder that `load` reads: what was trained and no encoder, whose hashes are kept instead."""
+    def save(self, folder: str | Path, column: str = "label") -> None:
+        """Into a folder that `load` reads, and `encodeonce predict` and `evaluate`: what was trained and no encoder,
+        whose hashes are kept instead. `column` is where files have their labels.
+
+        RunError where the folder holds something else.
+        """
         self._need_fit()
         values = {
             "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store")},
             "classes": self.classes_.tolist(),
+            "pairs": self.pairs_,
+            "column": column,
             "mixture": asdict(self.mixture_),
             "tried": [asdict(one) for one in self.tried_],
             "corpus": self._corpus,
@@ -206,38 +232,67 @@ class FewShot:
         values, spec = saved(Path(folder))
         model = cls(spec.encoder if encoder is None else encoder, store=store, **values["parameters"])
         model._trained = trained(Path(folder), values, spec, model._vectors, model.model)
-        model.classes_ = np.asarray(values["classes"])
+        model.classes_, model.pairs_ = np.asarray(values["classes"]), values["pairs"]
         model.mixture_ = Mixture(**values["mixture"])
         model.tried_ = tuple(Tried(**one) for one in values["tried"])
         model._corpus, model._corpus_vectors, model._neighbourhood = values["corpus"], None, None
         return model
 
-    def _check(self, index: np.ndarray) -> None:
-        counts = np.bincount(index)
-        if len(counts) < 2:
-            raise DataError(f"all {len(index)} labels are {self.classes_.tolist()}: a classifier needs two classes.")
-        if counts.min() < 2:
-            alone = self.classes_.tolist()[int(counts.argmin())]
-            raise DataError(f"class {alone!r} has one example; cross-validation needs at least two of each class.")
-        if self.folds < 2:
-            raise ConfigError(f"folds={self.folds} must be at least 2.")
+    def _check_numbers(self) -> None:
+        """ConfigError for a number out of range."""
+        for name, least in (("neighbours", 1), ("folds", 2), ("steps", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise ConfigError(f"{name}={value} must be at least {least}.")
 
-    def _names(self, corpus: bool, pairs: bool) -> list[str]:
+    def _names(self, corpus: Sequence[Document]) -> list[str]:
         """The methods to try. By default those that can be; a method named by the caller must be possible."""
         known = [*PROBES, "finetune", *FUSED]
         for name in self.methods:
             if name not in known:
-                raise ConfigError(f"method {name!r} is not known. There is: {', '.join(known)}.")
-        needy = {*FUSED, *(name for name, probe in PROBES.items() if probe.unlabelled)}
-        needing = [name for name in self.methods if name in needy and not corpus]
-        single = [name for name in self.methods if name in PROBES and PROBES[name].form == "cosine" and not pairs]
+                raise ConfigError(
+                    f"method {name!r} is not known. There is: {', '.join(known)}.{nearest(name, list(known))}"
+                )
+        if not self.methods:
+            raise ConfigError(f"no method is named. There is: {', '.join(known)}.")
+        names = list(dict.fromkeys(self.methods))
+        needing = [name for name in names if name in _NEEDY and not corpus]
+        single = [name for name in names if name in PROBES and PROBES[name].form == "cosine" and not self.pairs_]
         if tuple(self.methods) != METHODS and needing:
-            raise ConfigError(f"method {needing[0]!r} needs unlabelled texts: give fit(..., unlabelled=texts).")
+            raise ConfigError(
+                f"method {needing[0]!r} needs unlabelled texts: give them with --unlabelled (in Python "
+                "fit(..., unlabelled=texts)), or leave the method out."
+            )
         if tuple(self.methods) != METHODS and single:
             raise ConfigError(f"method {single[0]!r} compares the two texts of a pair; these are single texts.")
         if needing:
             log.info("no unlabelled texts: %s not tried", ", ".join(needing))
-        return [name for name in self.methods if name not in (*needing, *single)]
+        names = [name for name in names if name not in (*needing, *single)]
+        compared = [name for name in names if name in PROBES and name in _NEEDY]
+        if corpus and compared and bool(corpus[0].pair) != self.pairs_:
+            raise DataError(
+                f"unlabelled text 1 is {ONE[not self.pairs_]}, and what is labelled are {MANY[self.pairs_]}: "
+                f"{compared[0]!r} cannot compare the two. Give unlabelled {MANY[self.pairs_]}, or name other methods."
+            )
+        return names
+
+    def _check_corpus(self, names: Sequence[str], documents: Sequence[Document], corpus: Sequence[Document]) -> None:
+        """TooFewVectors where a method would find too few unlabelled texts that are not a labelled one's copies."""
+        texts = {same(text) for document in corpus for text in texts_of(document)}
+        for name in names:
+            if name in FUSED:  # of texts that are the same it keeps one
+                n, own = len(texts), [texts.intersection(map(same, texts_of(document))) for document in documents]
+            elif name in PROBES and PROBES[name].side in _FINDING:
+                n, own = len(corpus), copies(documents, self._corpus)
+            else:
+                continue
+            most = max(map(len, own))
+            if n - most < self.neighbours:
+                raise TooFewVectors(
+                    f"method {name!r}: {self.neighbours} neighbours asked for, but there are {n} unlabelled texts, and "
+                    f"up to {most} of them are copies of one that is labelled. Ask for at most {n - most} "
+                    "with --neighbours (in Python neighbours=...), give more texts, or leave the method out."
+                )
 
     def _material(self, documents: Sequence[Document], targets: Float[np.ndarray, "N C"]) -> Material:
         exclude = copies(documents, self._corpus)
@@ -249,8 +304,9 @@ class FewShot:
     def _cross_validated(
         self, names: Sequence[str], material: Material, index: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        keys = [document.key for document in material.documents]
-        folds = folds_of(keys, index, min(self.folds, int(np.bincount(index).min())), self.seed)
+        keys = [content(document) for document in material.documents]
+        least = min(len({keys[i] for i in np.flatnonzero(index == label)}) for label in range(len(self.classes_)))
+        folds = folds_of(keys, index, min(self.folds, least), self.seed)
         held_out, seconds = {}, {}
         for name in names:
             began = time.perf_counter()
@@ -263,7 +319,8 @@ class FewShot:
 
     def _train(self, name: str, material: Material) -> Trained:
         if name in PROBES:
-            return PROBES[name].train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
+            probe = replace(PROBES[name], k=self.neighbours)
+            return probe.train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
         fits = np.flatnonzero(fits_window(self.model, material.documents))
         if len(fits) < len(material):
             log.warning("%d of %d texts are too long to be fine-tuned on", len(material) - len(fits), len(material))
@@ -273,7 +330,7 @@ class FewShot:
         if name not in FUSED:
             return tuned(self.model, own.documents, own.targets.argmax(1), schedule)
         assert self._neighbourhood is not None
-        fusing = FUSINGS[name]
+        fusing = replace(FUSINGS[name], k=self.neighbours)
         return fused(self.model, own.documents, own.targets.argmax(1), fusing, self._neighbourhood, schedule)
 
     def _answer(self, trained: Trained, material: Material) -> Float[np.ndarray, "N C"]:
@@ -285,6 +342,38 @@ class FewShot:
     def _need_fit(self) -> None:
         if not hasattr(self, "mixture_"):
             raise RunError("this estimator is not fitted yet: call fit(texts, labels) first.")
+
+
+def classes_of(labels: Sequence[Any]) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
+    """The different labels in order, and the place of each one among them. DataError for one that is missing, and for
+    labels that are partly strings."""
+    missing = next((n for n, label in enumerate(labels, 1) if label is None or label != label), None)
+    if missing is not None:
+        raise DataError(f"label {missing} is {labels[missing - 1]!r}: give text {missing} a label, or leave it out.")
+    other = [n for n, label in enumerate(labels, 1) if isinstance(label, str) != isinstance(labels[0], str)]
+    if other:
+        shown = f"label 1 is {labels[0]!r} and label {other[0]} is {labels[other[0] - 1]!r}"
+        raise DataError(f"{shown}: give strings, or values of one other kind.")
+    classes, index = np.unique(np.asarray(labels), return_inverse=True)
+    return classes, index
+
+
+def check_classes(documents: Sequence[Document], index: Int[np.ndarray, " N"], classes: Sequence[Any]) -> None:
+    """DataError where there are not two classes of two different texts each; texts with several labels are said."""
+    if len(classes) < 2:
+        raise DataError(f"all {len(index)} labels are {classes}: a classifier needs two classes.")
+    labels: dict[str, set[int]] = {}
+    for document, label in zip(documents, index.tolist(), strict=True):
+        labels.setdefault(content(document), set()).add(label)
+    different = [sum(label in own for own in labels.values()) for label in range(len(classes))]
+    if min(different) < 2:
+        poorest = int(np.argmin(different))
+        n = int(np.sum(index == poorest))
+        shown = "has one example" if n == 1 else f"has one text, {n} times"
+        raise DataError(f"class {classes[poorest]!r} {shown}; cross-validation needs two different texts of each.")
+    torn = [next(d for d in documents if content(d) == key) for key, own in labels.items() if len(own) > 1]
+    if torn:
+        log.warning("%d texts have several labels, the first: %s %r", len(torn), torn[0].id, torn[0].text[:60])
 
 
 def _report(

@@ -58,7 +58,7 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.prompter import Prompter
 from encodeonce.encoders.quickstart import quickstart_folder
 from encodeonce.integrations._fused import Neighbourhood
-from encodeonce.integrations._material import TextVectors, copies
+from encodeonce.integrations._material import TextVectors, content, copies
 from encodeonce.integrations._tuned import fits_window
 from encodeonce.integrations.few_shot import FewShot
 from encodeonce.methods.fewshot import PROBES, Probe, generated, prompted
@@ -121,7 +121,7 @@ def by_probe(cell: Cell, name: str, both: bool) -> list[str]:
     labels, probe = classes(cell), PROBES[name]
     encoded = vectors(cell.recipe.encoder)
     corpus = encoded(cell.unlabelled)
-    keys = [document.key for document in cell.unlabelled]
+    keys = [content(document) for document in cell.unlabelled]
 
     def said(trained: Any, documents: list[Document]) -> np.ndarray:
         own: np.ndarray = trained.probabilities(encoded(documents), copies(documents, keys))
@@ -239,7 +239,7 @@ def neighbours(cell: Cell, documents: list[Document], k: int) -> list[list[str]]
     """The texts nearest to each document's first text among the unlabelled ones."""
     encoded = vectors(cell.recipe.encoder)
     corpus, own = encoded(cell.unlabelled).text[:, -1], encoded(documents).text[:, -1]
-    exclude = copies(documents, [document.key for document in cell.unlabelled])
+    exclude = copies(documents, [content(document) for document in cell.unlabelled])
     ids = Search(corpus, metric="cosine").find(own, k, exclude=exclude).ids
     return [[cell.unlabelled[i].text for i in line] for line in ids]
 

@@ -11,7 +11,9 @@ import pytest
 
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, RunError, TooFewVectors
+from encodeonce.integrations._material import as_documents
 from encodeonce.integrations.few_shot import METHODS, FewShot
+from encodeonce.methods.fewshot import features
 
 Texts = tuple[list[str], list[str]]
 
@@ -143,8 +145,69 @@ def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled
         estimator(encoder, methods=("late",)).fit(texts, labels)
     with pytest.raises(ConfigError, match=r"method 'cosine' compares the two texts of a pair"):
         estimator(encoder, methods=("cosine",)).fit(texts, labels)
-    with pytest.raises(TooFewVectors):
+    with pytest.raises(DataError, match="class 'b' has one text, 2 times"):
+        estimator(encoder).fit([*texts[:22], "cat", "CAT "], [*["a"] * 22, "b", "b"])
+    with pytest.raises(DataError, match="label 2 is None: give text 2 a label"):
+        estimator(encoder).fit(texts[:3], ["a", None, "b"])
+    with pytest.raises(DataError, match="label 2 is nan"):
+        estimator(encoder).fit(texts[:2], [1.0, float("nan")])
+    with pytest.raises(DataError, match="label 1 is 'a' and label 2 is 2: give strings"):
+        estimator(encoder).fit(texts[:2], ["a", 2])
+    for name, value in (("neighbours", 0), ("folds", 1), ("steps", 0), ("seed", -1)):
+        with pytest.raises(ConfigError, match=f"{name}={value} must be at least"):
+            estimator(encoder, **{name: value}).fit(texts, labels)
+    with pytest.raises(ConfigError, match="no method is named"):
+        estimator(encoder, methods=()).fit(texts, labels)
+    pairs = [(text, text) for text in others[0]]
+    with pytest.raises(DataError, match=r"unlabelled text 1 is a pair of texts, .*'late' cannot compare"):
+        estimator(encoder).fit(texts, labels, unlabelled=pairs)
+    model = estimator(encoder, methods=("layers",)).fit(texts, labels, unlabelled=pairs)
+    with pytest.raises(DataError, match="text 1 is a pair of texts, and training had single texts"):
+        model.predict([("cat", "mat")])
+    with pytest.raises(TooFewVectors, match="method 'late': 64 neighbours asked for, but there are 30 unlabelled"):
         estimator(encoder).fit(texts, labels, unlabelled=others[0][:30])
+    one = [*others[0][:20], *["cat sat"] * 50]
+    with pytest.raises(TooFewVectors, match=r"method 'add': 64 neighbours asked for, but there are 21 unlabelled"):
+        estimator(encoder, methods=("add",)).fit(texts, labels, unlabelled=one)
+
+
+def test_as_many_unlabelled_texts_as_asked_for_are_added(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
+    """Late fusion by hand: each text's row and the mean of the three nearest others, its copies left out."""
+    corpus = [*others[0][:20], labelled[0][0].upper()]
+    model = estimator(encoder, methods=("late",), neighbours=3).fit(*labelled, unlabelled=corpus)
+    trained = model._trained["late"]
+    assert trained.probe.k == 3
+    rows, own = (features(model._vectors(as_documents(texts, "text"))) for texts in (corpus, labelled[0]))
+    found = own.copy()
+    for n, row in enumerate(own):
+        order = [m for m in np.argsort(-(rows @ row), kind="stable") if corpus[m].lower() != labelled[0][n]]
+        found[n] += rows[order[:3]].mean(0)
+    expected = trained.parameters.probabilities(found)
+    cooled_once = cooled(expected, model.mixture_.temperatures["late"])
+    np.testing.assert_allclose(model.predict_proba(labelled[0]), cooled_once, atol=1e-5)
+
+
+def cooled(answers: np.ndarray, temperature: float) -> np.ndarray:
+    powers = answers ** (1 / temperature)
+    return powers / powers.sum(1, keepdims=True)
+
+
+def test_several_labels_of_one_text_are_said_and_its_copies_stay_in_one_fold(
+    encoder: Pretrained, labelled: Texts, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts, labels = labelled
+    estimator(encoder, methods=("probe",)).fit([*texts, texts[0].upper()], [*labels, "places"])
+    assert "1 texts have several labels, the first: text 1" in caplog.text
+
+
+def test_another_folder_is_not_overwritten(encoder: Pretrained, labelled: Texts, tmp_path: Path) -> None:
+    model = estimator(encoder, methods=("probe",)).fit(*labelled)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(RunError, match="holds something else than a few-shot estimator"):
+        model.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    model.save(tmp_path / "kept")
+    model.save(tmp_path / "kept")
 
 
 def test_a_changed_file_and_another_encoder_are_refused(
@@ -158,6 +221,6 @@ def test_a_changed_file_and_another_encoder_are_refused(
     with pytest.raises(RunError, match="copy the folder again"):
         FewShot.load(tmp_path, encoder)
     values = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**values, "schema": 2}))
-    with pytest.raises(RunError, match="schema 2"):
+    (tmp_path / "config.json").write_text(json.dumps({**values, "schema": 1}))
+    with pytest.raises(RunError, match="schema 1 of"):
         FewShot.load(tmp_path, encoder)

@@ -3,10 +3,10 @@
 from .controls import CONTROLS, instead
 from .fusing import FUSINGS, SLOTS, Fusing
 from .fusion import Decision
-from .near import Near
+from .near import Leakage, Near, leakage
 from .refusion import Refusion, refusion
 from .retrieved import Retrieved
-from .retriever import Leakage, Retriever
+from .retriever import Retriever
 
 __all__ = [
     "CONTROLS",
@@ -20,5 +20,6 @@ __all__ = [
     "Retrieved",
     "Retriever",
     "instead",
+    "leakage",
     "refusion",
 ]

@@ -5,7 +5,7 @@ Axes: N examples   S texts of an example (2 where any is a pair)   Q = N S   K n
 
 import hashlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from ...store.search import Search
 from ...types import Document
 
-__all__ = ["Near", "asked", "nearest_of", "same", "texts_of"]
+__all__ = ["Leakage", "Near", "asked", "leakage", "nearest_of", "same", "texts_of"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,31 @@ class Near:
     def mark(self) -> str:
         """SHA-256 of keys and ids: what a resumed run compares."""
         return hashlib.sha256("\n".join(self.keys).encode() + self.ids.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """Examples of which a text stands word for word in the corpus; `share` of all, and those left without them."""
+
+    examples: int
+    found: tuple[int, ...]
+
+    @property
+    def share(self) -> float:
+        """0 to 1."""
+        return len(self.found) / max(1, self.examples)
+
+    @property
+    def clean(self) -> tuple[int, ...]:
+        """The others, to be scored by themselves as well."""
+        leaked = set(self.found)
+        return tuple(n for n in range(self.examples) if n not in leaked)
+
+
+def leakage(documents: Sequence[Document], corpus: Container[str]) -> Leakage:
+    """Which documents have a text in the corpus, whose texts are given by `same`."""
+    found = [n for n, document in enumerate(documents) if any(same(text) in corpus for text in texts_of(document))]
+    return Leakage(len(documents), tuple(found))
 
 
 def nearest_of(

@@ -7,7 +7,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -19,9 +18,9 @@ from safetensors.numpy import load_file, save_file
 from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
 from ...store import FillReport, Search, Store, Stored
 from ...types import Document, Spec
-from .near import Near, asked, nearest_of, same, texts_of
+from .near import Leakage, Near, asked, leakage, nearest_of, same, texts_of
 
-__all__ = ["Leakage", "Retriever", "TextEncoder"]
+__all__ = ["Retriever", "TextEncoder"]
 
 log = logging.getLogger("encodeonce")
 
@@ -38,25 +37,6 @@ class TextEncoder(Protocol):
 
     def encode(self, pieces: Any, layers: Any = "last") -> Any:
         """See `store.Source`."""
-
-
-@dataclass(frozen=True)
-class Leakage:
-    """Examples of which a text stands word for word in the corpus; `share` of all, and those left without them."""
-
-    examples: int
-    found: tuple[int, ...]
-
-    @property
-    def share(self) -> float:
-        """0 to 1."""
-        return len(self.found) / max(1, self.examples)
-
-    @property
-    def clean(self) -> tuple[int, ...]:
-        """The others, to be scored by themselves as well."""
-        leaked = set(self.found)
-        return tuple(n for n in range(self.examples) if n not in leaked)
 
 
 class Retriever:
@@ -150,8 +130,7 @@ class Retriever:
 
     def leakage(self, documents: Sequence[Document]) -> Leakage:
         """Which examples have a text in the corpus, up to case, white space and Unicode form."""
-        found = [n for n, document in enumerate(documents) if any(same(t) in self._rows for t in texts_of(document))]
-        return Leakage(len(documents), tuple(found))
+        return leakage(documents, self._rows)
 
     def near(
         self, documents: Sequence[Document], k: int = 64, *, exclude_same: bool = True, allow_fewer: bool = False
