@@ -1,7 +1,8 @@
 """`encodeonce fewshot`: a classifier from a handful of labelled texts and, where there are some, unlabelled ones."""
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["fewshot"]
 
+log = logging.getLogger("encodeonce")
+
+AT_LEAST_1 = click.IntRange(min=1)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -29,14 +33,25 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Where answers go, a line a text."
 )
-@click.option("--save", "-s", "folder", type=click.Path(file_okay=False, path_type=Path), help="Keep what was trained.")
+@click.option(
+    "--save",
+    "-s",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep what was trained, for predict.",
+)
 @click.option("--encoder", "-e", default=QUICKSTART, show_default=True, help="A folder or a hub name.")
 @click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Keep the texts' vectors here.")
 @click.option("--methods", "-m", help="Names with commas between, refusion too.  [default: all but fusion]")
 @click.option("--label", default="label", show_default=True, help="The column with the labels.")
-@click.option("--folds", default=4, show_default=True, help="Parts of the cross-validation.")
-@click.option("--steps", default=40, show_default=True, help="Steps of one fine-tuning.")
-@click.option("--seed", default=42, show_default=True)
+@click.option(
+    "--neighbours", default=64, show_default=True, type=AT_LEAST_1, help="Unlabelled texts added to each text."
+)
+@click.option(
+    "--folds", default=4, show_default=True, type=click.IntRange(min=2), help="Parts of the cross-validation."
+)
+@click.option("--steps", default=40, show_default=True, type=AT_LEAST_1, help="Steps of one fine-tuning.")
+@click.option("--seed", default=42, show_default=True, type=click.IntRange(min=0))
 @reader_options
 @json_option
 def fewshot(
@@ -50,6 +65,7 @@ def fewshot(
     store: Path | None,
     methods: str | None,
     label: str,
+    neighbours: int,
     folds: int,
     steps: int,
     seed: int,
@@ -63,36 +79,64 @@ def fewshot(
     are tried by cross-validation on the labels; those that help answer together, trained on all labels. The table says
     what each was worth. With `--methods probe,late,finetune,refusion` fusion inside the encoder is tried too, and what
     its search decided is shown.
+
+    --columns says where text, pair and label stand, in all tables; plain text has no columns.
     """
-    from ..corpus import read
+    if output is not None and asked is None:
+        raise click.UsageError("--output is where answers go: say with --predict what is to be answered.")
+    from ..integrations._saved import refuse_other
     from ..integrations.few_shot import METHODS, FewShot
+    from ..tasks import named
 
-    def texts_of(path: Path) -> list["Document"]:
-        return read(path, format=format if path.suffix == labelled.suffix else None, columns=columns)
+    def read(path: Path | None, with_labels: bool) -> list["Document"]:
+        if path is None:
+            return []
+        same = path.suffix == labelled.suffix
+        return documents_of(path, format if same else None, columns, "" if with_labels else label)
 
-    documents = texts_of(labelled)
+    if folder is not None:
+        refuse_other(folder)
+    documents, others, gold, questions = (
+        read(path, path in (labelled, test)) for path in (labelled, unlabelled, test, asked)
+    )
+    kind = named("label", kind="classification", column=label, numbers_are_classes=True)
+    task = kind.learn(documents)
+    labels, of_test = ([str(one) for one in task.gold(own)] for own in (documents, gold))
+    for document in questions:
+        task.check(document)
     model = FewShot(
         encoder,
-        methods=tuple(methods.split(",")) if methods else METHODS,
+        methods=tuple(name.strip() for name in methods.split(",") if name.strip()) if methods else METHODS,
+        neighbours=neighbours,
         folds=folds,
         steps=steps,
         store=store,
         seed=seed,
     )
-    others = texts_of(unlabelled) if unlabelled else []
-    model.fit(shown(documents), labels_of(documents, label), unlabelled=shown(others))
+    model.fit(shown(documents), labels, unlabelled=shown(others))
     if folder is not None:
-        model.save(folder)
+        model.save(folder, column=label)
     result = report_of(model)
-    if test is not None:
-        gold = texts_of(test)
-        result["test"] = scores_of(model, gold, labels_of(gold, label))
-    answers = [] if asked is None else [str(one) for one in model.predict(shown(texts_of(asked)))]
+    if gold:
+        result |= tested(model, gold, of_test, documents, others)
+    answers = [str(one) for one in model.predict(shown(questions))] if questions else []
     if output is not None:
         output.write_text("".join(f"{answer}\n" for answer in answers), encoding="utf-8")
     elif answers:
         result["answers"] = answers
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else as_text(model, result))
+
+
+def documents_of(
+    path: Path, format: str | None, columns: Mapping[str, int | str] | None, without: str = ""
+) -> list["Document"]:
+    """The documents of a file, with the columns that it can have: plain text has none, and a file that is not labelled
+    need not have the one called `without`."""
+    from ..corpus import format_of, read
+
+    plain = format_of(path, format).name == "text"
+    kept = {} if plain else {name: place for name, place in (columns or {}).items() if name != without}
+    return read(path, format=format, columns=kept or None)
 
 
 def shown(documents: Sequence["Document"]) -> list[str | tuple[str, str]]:
@@ -101,18 +145,33 @@ def shown(documents: Sequence["Document"]) -> list[str | tuple[str, str]]:
     return [(text, d.pair) if d.pair else text for text, d in zip(texts, documents, strict=True)]
 
 
-def labels_of(documents: Sequence["Document"], column: str) -> list[str]:
-    """The label of each document, as the task `classification` reads it."""
-    from ..tasks import named
-
-    return [str(label) for label in named("label", kind="classification", column=column).gold(documents)]
-
-
-def scores_of(model: "FewShot", documents: Sequence["Document"], gold: Sequence[str]) -> dict[str, float | None]:
-    """Accuracy, macro F1 and Matthews's correlation, per cent."""
+def tested(
+    model: "FewShot",
+    documents: Sequence["Document"],
+    gold: Sequence[str],
+    labelled: Sequence["Document"],
+    unlabelled: Sequence["Document"],
+) -> dict[str, Any]:
+    """ "test": accuracy, macro F1 and Matthews's correlation, per cent; "leakage": how many of the documents are also
+    among the labelled ones, how many have a text among the unlabelled ones (up to case and white space), and the scores
+    without both, None where none is left. Labels that training did not have are said."""
+    from ..integrations._material import content
+    from ..methods.refusion.near import leakage, same, texts_of
     from ..metrics.classification import label_scores
 
-    return label_scores(list(gold), [str(one) for one in model.predict(shown(documents))])
+    unseen = sorted(set(gold) - {str(one) for one in model.classes_})
+    if unseen:
+        log.warning("labels of the test that training did not have, so all wrong: %s", ", ".join(unseen))
+    predicted = [str(one) for one in model.predict(shown(documents))]
+    learned = {content(document) for document in labelled}
+    seen = {n for n, document in enumerate(documents) if content(document) in learned}
+    found = set(leakage(documents, {same(text) for document in unlabelled for text in texts_of(document)}).found)
+    clean = [n for n in range(len(documents)) if n not in seen | found]
+    without = label_scores([gold[n] for n in clean], [predicted[n] for n in clean]) if clean else None
+    return {
+        "test": label_scores(list(gold), predicted),
+        "leakage": {"labelled": len(seen), "unlabelled": len(found), "without": without},
+    }
 
 
 def report_of(model: "FewShot") -> dict[str, Any]:
@@ -141,6 +200,19 @@ def as_text(model: "FewShot", result: dict[str, Any]) -> str:
     for name, decided in model.architecture_.items():
         lines += ["", f"{name}: what the search weighed and chose, per cent", architecture_table(decided)]
     if "test" in result:
-        found = ", ".join(f"{name} {value:.2f}" for name, value in result["test"].items() if value is not None)
-        lines.append(f"test: {found}")
+        lines.append(f"test: {_scores(result['test'])}")
+        leaked = result["leakage"]
+        if leaked["labelled"] or leaked["unlabelled"]:
+            without = leaked["without"]
+            lines.append(
+                f"of these texts {leaked['labelled']} are among the labelled ones and {leaked['unlabelled']} among the "
+                f"unlabelled ones; without them: {_scores(without) if without else 'none is left'}"
+            )
     return "\n".join([*lines, *result.get("answers", [])])
+
+
+def _scores(found: Mapping[str, float | None]) -> str:
+    from ..report.table import shown as value_of
+
+    counted = {name: f"{value:,.0f}" if name == "n" and value else value_of(value) for name, value in found.items()}
+    return ", ".join(f"{name} {value}" for name, value in counted.items())

@@ -80,4 +80,80 @@ def test_a_missing_label_column_and_too_few_unlabelled_texts_are_named(
     problem = run(
         "fewshot", files["labelled"], "-u", files["asked"], "--label", "kind", "-e", tiny, "-m", "late", code=1
     )
-    assert "64 neighbours asked for, but there are 2 vectors" in problem.output
+    assert "method 'late': 64 neighbours asked for, but there are 2 unlabelled texts" in problem.output
+    assert "--neighbours" in problem.output
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("cat", "a")] * 4, "a classifier needs two classes"),
+        ([*[("cat", "a")] * 3, *[("dog", "b")] * 3], "class 'a' has one text, 3 times"),
+        ([*[("cat", "a")] * 3, *[("cat", "b")] * 3], "class 'a' has one text, 3 times"),
+        ([("cat", "a"), ("dog", "a"), ("tree", "b")], "class 'b' has one example"),
+        ([("cat", "a"), ("", "b")], "labelled.tsv:3 (id labelled:2): task 'label': the text is empty"),
+        ([("cat", "a"), ("dog", "")], "'kind' is empty"),
+    ],
+)
+def test_what_cannot_be_learned_is_named(
+    rows: list[tuple[str, str]], message: str, run: Run, tiny: Path, files: dict[str, Path]
+) -> None:
+    table(files["labelled"], rows)
+    assert message in run("fewshot", files["labelled"], "--label", "kind", "-e", tiny, "-m", "layers", code=1).output
+
+
+def test_every_file_is_read_before_anything_is_trained(run: Run, tiny: Path, files: dict[str, Path]) -> None:
+    named = ("fewshot", files["labelled"], "--label", "kind", "-e", tiny, "-m", "layers,late")
+    pairs = files["asked"].with_name("pairs.tsv")
+    pairs.write_text("text\tpair\tkind\ncat\tdog\tanimals\n")
+    files["asked"].with_name("latin.txt").write_bytes(b"caf\xe9\n")
+    for more, message in (
+        (("--test", files["asked"]), "task 'label' reads 'kind', and there is no such value"),
+        (("--test", pairs), "pairs.tsv:2 (id pairs:1): task 'label' was trained on single texts"),
+        (("--predict", pairs), "pairs.tsv:2 (id pairs:1): task 'label' was trained on single texts"),
+        (("--predict", "latin.txt"), "latin.txt:1:4: byte 0xe9 is not UTF-8"),
+        (("--unlabelled", pairs), "unlabelled text 1 is a pair of texts, and what is labelled are single texts"),
+        (("--save", tiny), "holds something else than a few-shot estimator"),
+    ):
+        problem = run(*named, *more, code=1)
+        assert message in problem.output
+        assert "chosen" not in problem.output
+    assert "--output is where answers go" in run(*named, "-o", "answers.txt", code=2).output
+    for option, value in (("--seed", -1), ("--steps", 0), ("--folds", 1), ("--neighbours", 0)):
+        assert f"{value} is not in the range" in run(*named, option, value, code=2).output
+
+
+def test_columns_are_those_of_tables_and_fewer_neighbours_can_be_asked_for(
+    run: Run, tiny: Path, files: dict[str, Path]
+) -> None:
+    """An unlabelled table lacks the label's column, and plain text has none."""
+    body = files["asked"].with_name("body.tsv")
+    body.write_text("body\n" + "".join(f"{text}\n" for text, _ in drawn(9, 3)))
+    files["labelled"].write_text(files["labelled"].read_text().replace("text\tkind", "body\tkind"))
+    columns = ("--columns", "text=body,label=kind", "-e", tiny, "--folds", 2, "-m", "late")
+    result = run(
+        *("fewshot", files["labelled"], *columns, "-u", body, "-p", files["asked"], "--neighbours", 3, "--json"),
+    )
+    assert json.loads(result.stdout)["answers"] == ["animals", "doings"]
+    problem = run("fewshot", files["labelled"], *columns, "-u", body, "--neighbours", 10, code=1)
+    assert "there are 9 unlabelled texts" in problem.output
+
+
+def test_texts_of_the_test_that_were_seen_are_counted_and_left_out(
+    run: Run, tiny: Path, files: dict[str, Path]
+) -> None:
+    seen, found = drawn(16, 16)[:3], [(text.upper(), kind) for text, kind in drawn(80, 1)[:2]]
+    apart = [("cat cat bird dog bird cat dog", "animals"), ("sees finds sees", "animals"), ("likes", "other")]
+    table(files["test"], [*seen, *found, *apart])
+    settings = ("--label", "kind", "-e", tiny, "--folds", 2, "-m", "layers", "--test", files["test"])
+    result = run("fewshot", files["labelled"], "-u", files["unlabelled"], *settings, "--json")
+    values = json.loads(result.stdout)
+    assert values["test"]["n"] == 8
+    assert values["test"]["accuracy"] == pytest.approx(100 * 6 / 8)
+    assert values["leakage"]["labelled"] == 3
+    assert values["leakage"]["unlabelled"] == 2
+    assert values["leakage"]["without"]["n"] == 3
+    assert values["leakage"]["without"]["accuracy"] == pytest.approx(100 / 3)
+    assert "labels of the test that training did not have, so all wrong: other" in result.stderr
+    shown = run("fewshot", files["labelled"], "-u", files["unlabelled"], *settings).stdout
+    assert "of these texts 3 are among the labelled ones and 2 among the unlabelled ones; without them: acc" in shown
