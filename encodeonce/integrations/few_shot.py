@@ -281,12 +281,12 @@ class FewShot:
         texts = {same(text) for document in corpus for text in texts_of(document)}
         for name in names:
             if name in FUSED:  # of texts that are the same it keeps one
-                n, own = len(texts), [texts.intersection(map(same, texts_of(document))) for document in documents]
+                n, own = len(texts), [len(texts.intersection(map(same, texts_of(one)))) for one in documents]
             elif name in PROBES and PROBES[name].side in _FINDING:
-                n, own = len(corpus), copies(documents, self._corpus)
+                n, own = len(corpus), [len(places) for places in copies(documents, self._corpus)]
             else:
                 continue
-            most = max(map(len, own))
+            most = max(own)
             if n - most < self.neighbours:
                 raise TooFewVectors(
                     f"method {name!r}: {self.neighbours} neighbours asked for, but there are {n} unlabelled texts, and "
