@@ -6,14 +6,14 @@ python experiments/layer_adapters/page.py
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from encodeonce.cli.published import published
 from encodeonce.metrics.significance import welch
-from encodeonce.report.results import ResultsRow, latest, read_rows
+from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
 from encodeonce.report.table import Score, comparison, markdown, scores
 
 HERE = Path(__file__).parent
@@ -33,20 +33,6 @@ def rows_of(folder: str) -> list[ResultsRow]:
     """The rows of one comparison; none where it has not been run."""
     found = latest(read_rows(HERE / folder / "results.jsonl"))
     return sorted(found, key=lambda row: METHODS.index(row.method))
-
-
-def made(rows: Sequence[ResultsRow]) -> str:
-    """Where, when and by which command these rows were made."""
-    machines = ", ".join(dict.fromkeys(row.machine or "unknown" for row in rows))
-    commits = ", ".join(dict.fromkeys(row.commit or "unknown" for row in rows))
-    seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in rows if row.seed is not None}))
-    first, last = min(row.started or "" for row in rows), max(row.started or "" for row in rows)
-    threads = ", ".join(str(n) for n in dict.fromkeys(row.threads for row in rows))
-    commands = "\n".join(f"    {command}" for command in dict.fromkeys(row.command or "" for row in rows) if command)
-    return (
-        f"Seeds {seeds}; {machines}, {threads} thread(s), torch {rows[0].torch}; commit {commits}; "
-        f"{first} to {last}.\n\n{commands}"
-    )
 
 
 def steps(table: Mapping[str, Mapping[str, Score]]) -> str:
@@ -72,7 +58,7 @@ def section(folder: str, title: str, paper: str | None) -> list[str]:
         "The paper's columns are BERT-large-cased on UD v2.3: context, not a like-for-like comparison." if paper else ""
     )
     picture = f"```{{image}} ../experiments/layer_adapters/{folder}/improvement.png\n```"
-    parts = [f"## {title}", markdown(header, lines), context, steps(scores(rows)), made(rows)]
+    parts = [f"## {title}", markdown(header, lines), context, steps(scores(rows)), made_by(rows)]
     return [part for part in [*parts, picture if (HERE / folder / "improvement.png").exists() else ""] if part]
 
 
@@ -92,7 +78,7 @@ def curve() -> list[str]:
             )
         ]
         parts += [f"### {task}", markdown(["training sentences", *methods], lines)]
-    return [*parts, *(made(rows_of(folder)) for _, folder in CURVE[:-1] if rows_of(folder))]
+    return [*parts, *(made_by(rows_of(folder)) for _, folder in CURVE[:-1] if rows_of(folder))]
 
 
 def otherwise(base_folder: str, folder: str, title: str, names: tuple[str, str]) -> list[str]:
@@ -124,7 +110,7 @@ def otherwise(base_folder: str, folder: str, title: str, names: tuple[str, str])
         f"## {title}",
         markdown(["task", "method", *names, "difference", "p (Welch)"], lines),
         f"Bytes on disk, {names[1]} to {names[0]}: {ratio:.3f}.",
-        made([*base, *rows]),
+        made_by([*base, *rows]),
     ]
 
 
@@ -383,7 +369,7 @@ def speed() -> list[str]:
         [what, goal, at(found.get(stem), keys), at(others.get(stem), keys), f"`benchmarks/{stem.partition('-')[0]}.py`"]
         for what, goal, stem, keys in GOALS
     ]
-    made_by = [
+    origins = [
         [f"`{path.relative_to(ROOT)}`", said(one, "commit"), said(one, "started"), said(one, "machine")]
         for path, one in [
             *((path, found[path.stem]) for path in files),
@@ -401,7 +387,7 @@ def speed() -> list[str]:
         *encoding(found, "Xeon"),
         *encoding(others, "EPYC"),
         "All parts are in these files:",
-        markdown(["file", "commit", "started", "machine"], made_by),
+        markdown(["file", "commit", "started", "machine"], origins),
     ]
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
 
-from encodeonce.report.results import ResultsRow, latest, read_rows
+from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "methods" / "lumen.md"
@@ -154,15 +154,6 @@ def spread(values: Values) -> float:
     return stdev(values.values()) if len(values) > 1 else 0.0
 
 
-def made(rows: Sequence[ResultsRow]) -> str:
-    """Where, when and by which commands."""
-    machines = dict.fromkeys(f"{row.machine}, {row.threads} thread(s), torch {row.torch}" for row in rows)
-    commits, commands = (dict.fromkeys(getattr(row, name) or "" for row in rows) for name in ("commit", "command"))
-    first, last = min(row.started or "" for row in rows), max(row.started or "" for row in rows)
-    lines = "\n".join(f"    {command}" for command in sorted(commands) if command)
-    return f"{'; '.join(machines)}; commit {', '.join(commits)}; {first} to {last}.\n\n{lines}\n"
-
-
 def main() -> None:
     rows = [row for name in FILES for row in read_rows(HERE / name)]
     if not rows:
@@ -171,7 +162,9 @@ def main() -> None:
     picture = "```{image} ../../experiments/lumen/curve.png\n:alt: exact match by live blocks\n```\n"
     before, start, rest = PAGE.read_text(encoding="utf-8").partition(START)
     _, end, after = rest.partition(END)
-    PAGE.write_text(before + start + "\n".join(["", table(rows), picture, made(rows)]) + end + after, encoding="utf-8")
+    PAGE.write_text(
+        before + start + "\n".join(["", table(rows), picture, made_by(rows) + "\n"]) + end + after, encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from encodeonce.errors import DataError
-from encodeonce.report.results import ResultsRow, append_row, latest, provenance, read_rows, surroundings
+from encodeonce.report.results import ResultsRow, append_row, latest, made_by, provenance, read_rows, surroundings
 
 ROW = ResultsRow("e", "d", "upos", "tiny", "linear", "lr=0.001", 13, "test", "accuracy", 91.5)
 
@@ -106,3 +106,17 @@ def test_surroundings_name_neither_host_nor_path() -> None:
     assert socket.gethostname() not in text
     assert str(Path.home()) not in text
     assert "cores" in found["machine"]
+
+
+def test_how_rows_were_made_is_said_once_for_all_of_them() -> None:
+    where = {"machine": "M, 2 cores", "threads": 1, "torch": "2.0", "commit": "abc", "command": "encodeonce compare"}
+    rows = [replace(ROW, seed=seed, started=f"2026-01-0{day}", **where) for seed, day in ((21, 2), (13, 1))]
+    assert made_by(rows) == (
+        "Seeds 13, 21; M, 2 cores, 1 thread(s), torch 2.0; commit abc; 2026-01-01 to 2026-01-02.\n\n"
+        "    encodeonce compare"
+    )
+    other = replace(rows[0], method="frozen", seed=42, commit="def", command=None)
+    assert made_by([*rows, other]).startswith("Seeds 13, 21 (linear), 42 (frozen); M, 2 cores")
+    assert "commit abc, def;" in made_by([*rows, other])
+    assert made_by([replace(ROW, seed=None)]) == "unknown, None thread(s), torch None; commit unknown."
+    assert made_by([]) == ""

@@ -1,0 +1,144 @@
+"""Writes docs/structures.md from the rows of experiments/structures and experiments/parsing. Nothing on it is typed.
+
+python experiments/structures/page.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from encodeonce.cli.config import load
+from encodeonce.cli.published import published
+from encodeonce.metrics.significance import welch
+from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
+from encodeonce.report.table import Score, comparison, deciding, markdown, scores, training_seconds
+
+HERE = Path(__file__).parent
+EXPERIMENTS = HERE.parent
+PAGE = EXPERIMENTS.parent / "docs" / "structures.md"
+PAPER = EXPERIMENTS / "layer_adapters" / "paper.yaml"
+SETS: Mapping[str, tuple[str | None, Mapping[str, Sequence[str]]]] = {
+    "structures/ewt": ("ud-bert-large-cased", {}),
+    "parsing/ewt": ("ud-bert-large-cased", {"parsing": ["las", "uas"]}),
+    "structures/gum": (None, {}),
+    "structures/chunks": ("conll-bert-large-cased", {}),
+    "structures/ncbi": (None, {}),
+    "structures/bc5cdr": (None, {}),
+    "structures/jnlpba": (None, {}),
+    "structures/scierc": (None, {"relations": ["ner_f1_strict", "re_f1_strict"]}),
+    "structures/webnlg": ("webnlg-bert-large-cased", {"relations": ["ner_f1_head_word", "re_f1_head_word"]}),
+    "structures/cola": (None, {}),
+    "structures/sst2": (None, {}),
+    "structures/mrpc": (None, {}),
+    "structures/rte": (None, {}),
+    "structures/stsb": (None, {}),
+}
+"""A comparison's folder; the paper's table that stands beside it, and the scores shown where a task has several."""
+ORDER = ("frozen", "linear", "fusion", "agg", "agg_tailor", "adapted", "top1", "top2", "one_block", "live_mix", "lora")
+WHOLE = "finetune"
+STEPS = (("frozen", "adapted"), ("agg", "adapted"), ("adapted", "one_block"), ("one_block", "live_mix"))
+STEPS += (("adapted", "live_mix"), ("adapted", WHOLE), ("live_mix", WHOLE), ("lora", WHOLE))
+
+
+def named(row: ResultsRow) -> ResultsRow:
+    """With the method as the configurations call it: one live block on the mix has a name of its own there."""
+    if row.method == "live_mix" and "live=1" in row.variant.split():
+        return replace(row, method="one_block")
+    return row
+
+
+def rows_of(folder: str) -> list[ResultsRow]:
+    """The rows of one comparison, simplest method first; none where it has not been run."""
+    found = [named(row) for row in latest(read_rows(EXPERIMENTS / folder / "results.jsonl"))]
+    tasks = load(configuration(folder)).tasks
+    return sorted(found, key=lambda row: ((*ORDER, WHOLE).index(row.method), tasks.index(row.task)))
+
+
+def configuration(folder: str) -> Path:
+    """The comparison's settings."""
+    return EXPERIMENTS / f"{folder}.toml"
+
+
+def title(folder: str) -> tuple[str, str]:
+    """The first sentence that a configuration says of itself, and the rest of its first line."""
+    with configuration(folder).open(encoding="utf-8") as lines:
+        first, _, rest = next(lines).removeprefix("#").strip().partition(". ")
+    return first.removesuffix("."), rest
+
+
+def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow]) -> list[str]:
+    """What part of fine-tuning's score every method has, and of its seconds a batch and in all."""
+    tasks = [task for task, by in table.items() if WHOLE in by]
+    if not tasks:
+        return []
+    lines = []
+    for method in dict.fromkeys(row.method for row in rows):
+        of = [f"{100 * table[t][method].mean / table[t][WHOLE].mean:.1f}" if method in table[t] else "" for t in tasks]
+        costs = [
+            mean_of(cost, rows, method) / mean_of(cost, rows, WHOLE)
+            for cost in (lambda row: row.train_s_per_batch, training_seconds)
+        ]
+        lines.append([method, *of, *(f"{cost:.3f}" for cost in costs)])
+    return [
+        "Per cent of fine-tuning's score, and parts of its time: of a training step from stored states, and of a "
+        "training of one task with the encoder's pass. Fine-tuning has the rate that is best on dev.",
+        markdown(["", *(f"{task}, %" for task in tasks), "step", "training"], lines),
+    ]
+
+
+def mean_of(cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], method: str) -> float:
+    """Over a method's rows that know it."""
+    return fmean(value for row in rows if row.method == method and (value := cost(row)))
+
+
+def steps(table: Mapping[str, Mapping[str, Score]]) -> str:
+    """Differences between methods with Welch's p."""
+    lines = []
+    for task, by in table.items():
+        for low, high in STEPS:
+            if low in by and high in by:
+                p = welch(by[low].values, by[high].values)["p"]
+                gain = by[high].mean - by[low].mean
+                lines.append([task, f"{high} − {low}", f"{gain:+.2f}", "" if p is None else f"{p:.2g}"])
+    return markdown(["task", "step", "difference", "p (Welch)"], lines) if lines else ""
+
+
+def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
+    """One comparison: scores and costs, beside fine-tuning, steps, how it was made."""
+    paper, metrics = SETS[folder]
+    table = scores(rows, metrics=metrics)
+    header, lines = comparison(rows, paper=published(PAPER, paper) if paper else None, metrics=metrics)
+    pictures = [
+        f"```{{image}} ../experiments/{folder}/{name}.png\n```"
+        for name in ("improvement", "cost")
+        if (EXPERIMENTS / folder / f"{name}.png").exists()
+    ]
+    name, more = title(folder)
+    parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics)), steps(table)]
+    return [part for part in [*parts, made_by(rows), *pictures] if part]
+
+
+def main() -> None:
+    found = {folder: rows for folder in SETS if (rows := rows_of(folder))}
+    absent = [folder for folder in SETS if folder not in found]
+    parts = [
+        "# Results of structures",
+        "Methods over stored layers and methods that train blocks, on test; mean and standard deviation over seeds, "
+        "the best of a column bold, ≈ what does not differ from it at p < 0.05. A part that has not been run to its "
+        "end has fewer seeds, which its last lines name. The paper's columns are BERT-large-cased on other versions of "
+        "the data: context, not a like-for-like comparison. The rows were made on a machine that did other work too.",
+        "`experiments/structures/run` and `experiments/parsing/run` make the rows, `experiments/structures/page.py` "
+        "this page from them.",
+        *(part for folder, rows in found.items() for part in section(folder, rows)),
+    ]
+    if absent:
+        parts += [
+            "## Not run yet",
+            "\n".join(f"- {title(folder)[0]} (`experiments/{folder}.toml`)" for folder in absent),
+        ]
+    PAGE.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
