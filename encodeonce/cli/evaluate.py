@@ -12,6 +12,7 @@ from .options import json_option, passages_option, reader_options
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
     from ..serve.bundle import Run
+    from .few_shot_run import FewShotRun
 
 __all__ = ["evaluate"]
 
@@ -68,7 +69,7 @@ def evaluate(
 
 
 def _rows(
-    run: "Run", folder: Path, files: tuple[str, ...], split: str, scores: dict[str, Any], command: str
+    run: "Run | FewShotRun", folder: Path, files: tuple[str, ...], split: str, scores: dict[str, Any], command: str
 ) -> list["ResultsRow"]:
     """A row a task and metric; None is the value of an undefined score."""
     from ..encoders.checkpoint import label

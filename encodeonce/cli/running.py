@@ -1,4 +1,7 @@
-"""A saved run made ready to answer: the bundle, its encoder, and the store it was trained on where that is at hand."""
+"""A saved run made ready to answer: the bundle, its encoder, and the store it was trained on where that is at hand.
+
+A saved few-shot estimator is made ready alike.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -6,6 +9,7 @@ from pathlib import Path
 
 from ..encoders.pretrained import Pretrained
 from ..errors import EncoderError, NotStored, StoreError
+from ..integrations._saved import is_estimator
 from ..serve.bundle import load, made_for
 from ..serve.folder import encoder_of
 from ..serve.predictor import Predictor
@@ -13,18 +17,21 @@ from ..store import Store
 from ..tasks import Task, in_parts
 from ..types import Document, Spec
 from .config import load as load_config
+from .few_shot_run import FewShotPredictor
 
 __all__ = ["parts_of", "predictor_of"]
 
 log = logging.getLogger("encodeonce")
 
 
-def predictor_of(folder: Path, encoder: str | None = None, store: str | None = None) -> Predictor:
+def predictor_of(folder: Path, encoder: str | None = None, store: str | None = None) -> Predictor | FewShotPredictor:
     """The run in `folder`, with another place for its encoder or its store where these are given.
 
     Raises RunError where the folder is no run or the encoder is another one, SpecMismatch for a given store of another
     encoder. The store that the run's own config names is used where it is there and fits.
     """
+    if is_estimator(folder):
+        return FewShotPredictor.load(folder, encoder, store)
     spec = made_for(folder)
     opened = Store.open(store, spec) if store else _own_store(folder, spec)
     try:
@@ -39,7 +46,7 @@ def predictor_of(folder: Path, encoder: str | None = None, store: str | None = N
     return Predictor(load(folder, model), opened, model)
 
 
-def parts_of(predictor: Predictor, documents: Sequence[Document]) -> list[list[Document]]:
+def parts_of(predictor: Predictor | FewShotPredictor, documents: Sequence[Document]) -> list[list[Document]]:
     """What the run reads of each document: itself, or parts of it (`Task.shown`). NotStored where these have to be cut
     and the encoder, whose pieces they are counted in, is not here."""
     run = predictor.run

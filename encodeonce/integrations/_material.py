@@ -43,6 +43,15 @@ class TextVectors:
         both = self._views([*first, *second])
         return Vectors(both[: len(first)], both[len(first) :])
 
+    def stored(self, documents: Sequence[Document]) -> int:
+        """How many documents the store at `path` holds, of pairs both texts."""
+        if self.store is None:
+            return 0
+        texts = [[Document("", text=text).key_in("text") for text in filter(None, (d.text, d.pair))] for d in documents]
+        keys = [key for own in texts for key in own]
+        lacking = {keys[place] for place in self.store.missing(keys)}
+        return sum(lacking.isdisjoint(own) for own in texts)
+
     def last(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
         """The last view of each text."""
         return self._views([Document(f"text {row}", text=text) for row, text in enumerate(texts, 1)])[:, -1]

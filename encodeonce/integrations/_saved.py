@@ -27,7 +27,7 @@ from ..types import Spec
 from ._fused import FILES, FUSED, Inner
 from ._material import TextVectors
 
-__all__ = ["Trained", "refuse_other", "save", "saved", "trained"]
+__all__ = ["Trained", "is_estimator", "refuse_other", "save", "saved", "trained"]
 
 Trained = TrainedProbe | Predictor | Inner
 
@@ -64,15 +64,17 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
     write_bytes(folder / "config.json", json_bytes(config))
 
 
+def is_estimator(folder: Path) -> bool:
+    """Whether the folder's config.json says that it is one."""
+    try:
+        return bool(json.loads((folder / "config.json").read_text(encoding="utf-8"))["kind"] == KIND)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def refuse_other(folder: Path) -> None:
     """RunError where the folder holds something else, such as a checkpoint, whose files would be lost."""
-    if not (folder / "config.json").exists():
-        return
-    try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("kind")
-    except (ValueError, AttributeError):
-        kind = None
-    if kind != KIND:
+    if (folder / "config.json").exists() and not is_estimator(folder):
         raise RunError(
             f"{folder} holds something else than a few-shot estimator, whose config.json and model.safetensors would be"
             " lost. Choose another folder."

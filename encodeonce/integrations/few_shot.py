@@ -30,7 +30,8 @@ from ..methods.fewshot.mixture import cooled
 from ..methods.refusion import FUSINGS, Decision
 from ..methods.refusion.near import same, texts_of
 from ..resolve import nearest
-from ..types import Document
+from ..serve.folder import encoder_of
+from ..types import Document, Spec
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
 from ._saved import Trained, save, saved, trained
@@ -131,6 +132,15 @@ class FewShot:
         """The encoder; loaded at the first vector."""
         return self.encoder if isinstance(self.encoder, Pretrained) else Pretrained(self.encoder)
 
+    @property
+    def spec(self) -> Spec:
+        """What makes the vectors that are learned from."""
+        return self._vectors.spec
+
+    def stored(self, texts: Texts) -> int:
+        """How many of the texts, or pairs, the store holds."""
+        return self._vectors.stored(as_documents(texts, "text"))
+
     @cached_property
     def _vectors(self) -> TextVectors:
         return TextVectors(self.model, None if self.store is None else Path(self.store))
@@ -150,7 +160,7 @@ class FewShot:
         self.classes_, index = classes_of(labels)
         check_classes(documents, index, self.classes_.tolist())
         corpus = as_documents(unlabelled, "unlabelled text")
-        self.pairs_ = bool(documents[0].pair)
+        self.pairs_, self.column_ = bool(documents[0].pair), "label"
         names = self._names(corpus)
         self._corpus = [content(document) for document in corpus]
         self._check_corpus(names, documents, corpus)
@@ -205,9 +215,9 @@ class FewShot:
         self._need_fit()
         return {name: own.decisions for name, own in self._trained.items() if isinstance(own, Inner) and own.decisions}
 
-    def save(self, folder: str | Path, column: str = "label") -> None:
+    def save(self, folder: str | Path, column: str = "") -> None:
         """Into a folder that `load` reads, and `encodeonce predict` and `evaluate`: what was trained and no encoder,
-        whose hashes are kept instead. `column` is where files have their labels.
+        whose hashes are kept instead. `column` is where files have their labels ("": "label", or as it was loaded).
 
         RunError where the folder holds something else.
         """
@@ -216,23 +226,27 @@ class FewShot:
             "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store")},
             "classes": self.classes_.tolist(),
             "pairs": self.pairs_,
-            "column": column,
+            "column": column or self.column_,
             "mixture": asdict(self.mixture_),
             "tried": [asdict(one) for one in self.tried_],
             "corpus": self._corpus,
         }
-        save(Path(folder), self._vectors.spec, values, self._trained)
+        save(Path(folder), self.spec, values, self._trained)
 
     @classmethod
     def load(cls, folder: str | Path, encoder: Any = None, store: str | Path | None = None) -> "FewShot":
-        """A saved estimator, with the same answers as before. `encoder` where it is not under the name it had.
+        """A saved estimator, with the same answers as before. `encoder` where it is neither under the name it had nor
+        in FOLDER/encoder.
 
-        RunError names a file that is missing or changed, and each difference of another encoder.
+        RunError names a file that is missing or changed, and each difference of another encoder; EncoderError says
+        which encoder is missing.
         """
         values, spec = saved(Path(folder))
-        model = cls(spec.encoder if encoder is None else encoder, store=store, **values["parameters"])
+        if not isinstance(encoder, Pretrained):
+            encoder = encoder_of(Path(folder), spec, None if encoder is None else str(encoder))
+        model = cls(encoder, store=store, **values["parameters"])
         model._trained = trained(Path(folder), values, spec, model._vectors, model.model)
-        model.classes_, model.pairs_ = np.asarray(values["classes"]), values["pairs"]
+        model.classes_, model.pairs_, model.column_ = np.asarray(values["classes"]), values["pairs"], values["column"]
         model.mixture_ = Mixture(**values["mixture"])
         model.tried_ = tuple(Tried(**one) for one in values["tried"])
         model._corpus, model._corpus_vectors, model._neighbourhood = values["corpus"], None, None

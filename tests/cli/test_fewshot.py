@@ -157,3 +157,48 @@ def test_texts_of_the_test_that_were_seen_are_counted_and_left_out(
     assert "labels of the test that training did not have, so all wrong: other" in result.stderr
     shown = run("fewshot", files["labelled"], "-u", files["unlabelled"], *settings).stdout
     assert "of these texts 3 are among the labelled ones and 2 among the unlabelled ones; without them: acc" in shown
+
+
+def test_a_saved_estimator_predicts_and_is_evaluated_like_any_run(run: Run, tiny: Path, files: dict[str, Path]) -> None:
+    settings = ("--label", "kind", "-e", tiny, "--folds", 2, "-m", "layers,late,finetune", "--steps", 2)
+    result = run(
+        *("fewshot", files["labelled"], "-u", files["unlabelled"], *settings, "--test", files["test"], "--json"),
+        *("--predict", files["asked"], "--save", "kept"),
+    )
+    values = json.loads(result.stdout)
+    assert run("predict", "kept", files["asked"]).stdout == "animals\tdog cat bird\ndoings\tlikes finds\n"
+    model = FewShot.load("kept")
+    texts = [text for text, _ in drawn(20, 20)]
+    run("predict", "kept", files["test"], "-o", "answered.tsv", "--probabilities")
+    lines = [line.split("\t") for line in Path("answered.tsv").read_text().splitlines()]
+    assert lines[0] == ["text", "kind", "kind:animals", "kind:doings"]
+    assert [line[1] for line in lines[1:]] == model.predict(texts).tolist()
+    np.testing.assert_allclose(np.array([line[2:] for line in lines[1:]], float), model.predict_proba(texts), atol=1e-6)
+    rows = json.loads(run("evaluate", "kept", files["test"], "--json").stdout)
+    found = {row["metric"]: row["value"] for row in rows}
+    assert found == {name: value for name, value in values["test"].items() if name != "n"}
+    assert {row["method"] for row in rows} == {"fewshot"}
+    assert {(row["seed"], row["train_s_total"], row["n"]) for row in rows} == {(42, None, 20)}
+    stored = run("predict", "kept", files["asked"], "--store", "vectors").stderr
+    assert "0 documents from the store, 2 encoded" in stored
+    stored = run("predict", "kept", files["asked"], "--store", "vectors").stderr
+    assert "2 documents from the store, 0 encoded" in stored
+
+
+def test_what_a_saved_estimator_cannot_do_is_named(run: Run, tiny: Path, files: dict[str, Path]) -> None:
+    run("fewshot", files["labelled"], "--label", "kind", "-e", tiny, "-m", "layers", "--save", "kept", "--folds", 2)
+    assert "no weights" in run("inspect", "kept", files["test"], code=1).output
+    pairs = files["asked"].with_name("pairs.tsv")
+    pairs.write_text("text\tpair\ncat\tdog\n")
+    assert "was trained on single texts" in run("predict", "kept", pairs, code=1).output
+    pairs.write_text("text\tnumber\ncat\t1\n\t2\n")
+    empty = run("predict", "kept", pairs)
+    assert empty.stdout == "text\tnumber\tkind\ncat\t1\tanimals\n\t2\t\n"
+    assert "1 texts are empty and get no answer" in empty.stderr
+    config = json.loads(Path("kept/config.json").read_text())
+    config["spec"]["encoder"] = "elsewhere/gone"
+    Path("kept/config.json").write_text(json.dumps(config))
+    assert "name its place with --encoder" in run("predict", "kept", files["asked"], code=1).output
+    assert run("predict", "kept", files["asked"], "-e", tiny).stdout.startswith("animals\tdog cat bird")
+    Path("kept/encoder").symlink_to(tiny)
+    assert run("predict", "kept", files["asked"]).stdout.startswith("animals\tdog cat bird")
