@@ -40,6 +40,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep what was trained, for predict.",
 )
+@click.option(
+    "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw what a fusion's search chose (.png, .svg)."
+)
 @click.option("--encoder", "-e", default=QUICKSTART, show_default=True, help="A folder or a hub name.")
 @click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Keep the texts' vectors here.")
 @click.option("--methods", "-m", help="Names with commas between, refusion too.  [default: all but fusion]")
@@ -61,6 +64,7 @@ def fewshot(
     asked: Path | None,
     output: Path | None,
     folder: Path | None,
+    picture: Path | None,
     encoder: str,
     store: Path | None,
     methods: str | None,
@@ -84,6 +88,14 @@ def fewshot(
     """
     if output is not None and asked is None:
         raise click.UsageError("--output is where answers go: say with --predict what is to be answered.")
+    names = [name.strip() for name in (methods or "").split(",") if name.strip()]
+    if picture is not None:
+        from ..methods.refusion import FUSINGS
+
+        searched = [name for name, fusing in FUSINGS.items() if fusing.searched and not fusing.leak]
+        if not set(names) & set(searched):
+            listed = ", ".join(searched)
+            raise click.UsageError(f"--picture shows what a search chose: name one of {listed} with --methods.")
     from ..integrations._saved import refuse_other
     from ..integrations.few_shot import METHODS, FewShot
     from ..tasks import named
@@ -106,7 +118,7 @@ def fewshot(
         task.check(document)
     model = FewShot(
         encoder,
-        methods=tuple(name.strip() for name in methods.split(",") if name.strip()) if methods else METHODS,
+        methods=METHODS if methods is None else tuple(names),
         neighbours=neighbours,
         folds=folds,
         steps=steps,
@@ -116,6 +128,8 @@ def fewshot(
     model.fit(shown(documents), labels, unlabelled=shown(others))
     if folder is not None:
         model.save(folder, column=label)
+    if picture is not None:
+        draw(model, picture)
     result = report_of(model)
     if gold:
         result |= tested(model, gold, of_test, documents, others)
@@ -174,15 +188,32 @@ def tested(
     }
 
 
+def draw(model: "FewShot", picture: Path) -> None:
+    """A picture of each architecture; several have their method's name in the file's. None is said."""
+    from ..report.architecture import architecture_picture
+
+    for name, decided in model.architecture_.items():
+        several = len(model.architecture_) > 1
+        path = picture.with_stem(f"{picture.stem}-{name}") if several else picture
+        log.info("%s written", architecture_picture(decided, path, name))
+    if not model.architecture_:
+        log.warning("no picture: no fusion that was searched has a weight in what was chosen")
+
+
 def report_of(model: "FewShot") -> dict[str, Any]:
     """What was tried and chosen."""
     from dataclasses import asdict
 
+    ratios = {
+        name: [{"block": block, "slot": slot, "ratio": ratio} for (block, slot), ratio in own.items()]
+        for name, own in model.ratios_.items()
+    }
     decided = {name: [asdict(one) for one in lines] for name, lines in model.architecture_.items()}
     return {
         "tried": [asdict(one) for one in model.tried_],
         "chosen": model.mixture_.weights,
         **({"architecture": decided} if decided else {}),
+        **({"ratios": ratios} if ratios else {}),
     }
 
 
@@ -199,6 +230,7 @@ def as_text(model: "FewShot", result: dict[str, Any]) -> str:
     lines = [aligned(header, rows), "", model.summary()]
     for name, decided in model.architecture_.items():
         lines += ["", f"{name}: what the search weighed and chose, per cent", architecture_table(decided)]
+    lines += [f"{name}: {_share(list(own.values()))}" for name, own in model.ratios_.items()]
     if "test" in result:
         lines.append(f"test: {_scores(result['test'])}")
         leaked = result["leakage"]
@@ -209,6 +241,17 @@ def as_text(model: "FewShot", result: dict[str, Any]) -> str:
                 f"unlabelled ones; without them: {_scores(without) if without else 'none is left'}"
             )
     return "\n".join([*lines, *result.get("answers", [])])
+
+
+def _share(ratios: Sequence[float]) -> str:
+    """How much the modules of a fusion add, in a sentence."""
+    if not ratios:
+        return "no module adds anything"
+    from ..methods.refusion.refusion import FAINT
+
+    faint = sum(ratio < FAINT for ratio in ratios)
+    least, most = (f"{100 * value:.2f}" for value in (min(ratios), max(ratios)))
+    return f"{len(ratios)} modules add {least} to {most} % of their slot's output; {faint} of them add less than 1 %"
 
 
 def _scores(found: Mapping[str, float | None]) -> str:

@@ -6,7 +6,8 @@ A searched fusion learns its weights on one half of the labels and its architect
 FOLDER/model.safetensors    encoder and head, as the plain method names them
 FOLDER/fusion.safetensors   what fusion adds, with its settings and choice in fusion.json
 FOLDER/corpus.safetensors   the unlabelled texts' vectors
-FOLDER/inner.json           task, tuning, the search's decisions, and the texts, so that none is its own neighbour
+FOLDER/inner.json           task, tuning, the search's decisions, how much each module adds, and the texts, so that none
+                            is its own neighbour
 
 Axes: N items   M unlabelled texts   D width
 """
@@ -80,11 +81,13 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Inner:
-    """A trained fusion that answers, and what the search decided (empty where there was none)."""
+    """A trained fusion that answers, what the search decided (empty where there was none), and how much each module
+    adds to the labelled texts: (block, slot) -> length of the fused vector over that of the slot's output."""
 
     predictor: Predictor
     neighbourhood: Neighbourhood
     decisions: tuple[Decision, ...]
+    ratios: Mapping[tuple[int, str], float]
 
     @property
     def method(self) -> Refusion:
@@ -103,6 +106,8 @@ class Inner:
             "tuning": run.variant.to_json(),
             "training": dict(run.training),
             "decisions": [asdict(one) for one in self.decisions],
+            "ratios": [[*place, ratio] for place, ratio in self.ratios.items()],
+            "metric": near.search.metric,
             "texts": list(near.rows),
         }
         write_bytes(folder / "inner.json", json_bytes(described))
@@ -112,13 +117,14 @@ class Inner:
         """What `save` left, with the same answers."""
         described = json.loads((folder / "inner.json").read_text(encoding="utf-8"))
         fusing = Fusing(**json.loads((folder / "fusion.json").read_text(encoding="utf-8"))["fusing"])
-        search = Search(load_file(folder / "corpus.safetensors")["vectors"])
+        search = Search(load_file(folder / "corpus.safetensors")["vectors"], described["metric"])
         near = Neighbourhood({text: row for row, text in enumerate(described["texts"])}, search, vectors)
         task, tuning = from_json(described["task"]), Tuning(**described["tuning"])
         method = _made(model, tuning, task, fusing, search.width, seed=0)
         method.restore(folder)
         decisions = tuple(Decision(**one) for one in described["decisions"])
-        return _answering(method, task, tuning, described["training"], model, near, decisions)
+        ratios = {(block, slot): ratio for block, slot, ratio in described["ratios"]}
+        return _answering(method, task, tuning, described["training"], model, near, decisions, ratios)
 
 
 def fused(
@@ -148,8 +154,10 @@ def fused(
         decisions, fusing = tuple(method.architecture()), replace(fusing, choice=method.choice())
     method = _made(model, tuning, task, fusing, near.search.width, schedule.seed)
     settings = schedule.settings(len(labelled), inside=INSIDE_RATE)
-    fit(method, method.read(source, labelled, [task]), {TASK: task}, settings)
-    return _answering(method, task, tuning, settings.to_json(), model, near, decisions)
+    examples = method.read(source, labelled, [task])
+    fit(method, examples, {TASK: task}, settings)
+    ratios = method.ratios(examples)
+    return _answering(method, task, tuning, settings.to_json(), model, near, decisions, ratios)
 
 
 def _made(model: Pretrained, tuning: Tuning, task: Task, fusing: Fusing, width: int, seed: int) -> Refusion:
@@ -165,6 +173,7 @@ def _answering(
     model: Pretrained,
     near: Neighbourhood,
     decisions: tuple[Decision, ...],
+    ratios: Mapping[tuple[int, str], float],
 ) -> Inner:
     method.settle()
     run = Run(method, (task,), tuning, model.spec(), training=training)
@@ -172,4 +181,4 @@ def _answering(
     def around(source: Source, documents: Sequence[Document]) -> Source:
         return near.around(source, documents, method.fusion.fusing.k)
 
-    return Inner(Predictor(run, encoder=model, around=around), near, decisions)
+    return Inner(Predictor(run, encoder=model, around=around), near, decisions, ratios)

@@ -78,7 +78,7 @@ class FewShot:
     those of fine-tuning and fusion, `compute` their number type. `store` keeps the vectors of all texts in a folder, so
     that a next run encodes nothing.
 
-    After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`, `architecture_`.
+    After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`, `architecture_`, `ratios_`.
     """
 
     def __init__(
@@ -214,6 +214,13 @@ class FewShot:
         """What the search of each fusion in the mixture decided, module by module; {} where none was searched."""
         self._need_fit()
         return {name: own.decisions for name, own in self._trained.items() if isinstance(own, Inner) and own.decisions}
+
+    @property
+    def ratios_(self) -> dict[str, Mapping[tuple[int, str], float]]:
+        """Of each fusion in the mixture how much its modules add to the labelled texts: (block, slot) -> length of the
+        fused vector over that of the slot's output; modules that chose to add nothing are missing."""
+        self._need_fit()
+        return {name: own.ratios for name, own in self._trained.items() if isinstance(own, Inner)}
 
     def save(self, folder: str | Path, column: str = "") -> None:
         """Into a folder that `load` reads, and `encodeonce predict` and `evaluate`: what was trained and no encoder,

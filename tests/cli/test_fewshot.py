@@ -69,6 +69,19 @@ def test_fusion_by_name_shows_what_its_search_chose(run: Run, tiny: Path, files:
     values = json.loads(run("fewshot", files["labelled"], *settings, "--json").stdout)
     for line, one in zip(shown[shown.index("| 0 |") :].splitlines(), values["architecture"]["refusion"], strict=False):
         assert line.split(" | ")[-2] == one["chosen"]
+    ratios = [100 * one["ratio"] for one in values["ratios"]["refusion"]]
+    adding = [one for one in values["architecture"]["refusion"] if one["chosen"] != "identity"]
+    assert [(one["block"], one["slot"]) for one in values["ratios"]["refusion"]] == [
+        (one["block"], one["slot"]) for one in adding
+    ]
+    if ratios:
+        said = f"refusion: {len(ratios)} modules add {min(ratios):.2f} to {max(ratios):.2f} % of their slot's output"
+        assert said in shown
+    picture = Path("new") / "chosen.png"
+    run("fewshot", files["labelled"], *settings, "--picture", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    named = ("--label", "kind", "-e", tiny, "-u", files["unlabelled"], "--picture", picture)
+    assert "--picture shows what a search chose" in run("fewshot", files["labelled"], *named, code=2).output
 
 
 def test_a_missing_label_column_and_too_few_unlabelled_texts_are_named(

@@ -10,7 +10,7 @@ import pytest
 
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, RunError, TooFewVectors
-from encodeonce.integrations._fused import FUSED, Neighbourhood, fused
+from encodeonce.integrations._fused import FUSED, Inner, Neighbourhood, fused
 from encodeonce.integrations._material import TextVectors, as_documents
 from encodeonce.integrations._tuned import Schedule, answers_of, tuned
 from encodeonce.integrations.few_shot import FewShot
@@ -82,9 +82,26 @@ def test_a_search_by_name_is_shown_answers_and_reloads(
     again = FewShot.load(tmp_path / "kept", Pretrained(encoder.path))
     np.testing.assert_array_equal(again.predict_proba(others[0][:9]), answers)
     assert again.architecture_ == model.architecture_
+    ratios = model.ratios_["refusion"]
+    assert set(ratios) == {(one.block, one.slot) for one in decided if one.chosen != "identity"}
+    assert all(ratio > 0 for ratio in ratios.values())
+    assert again.ratios_ == model.ratios_
     shutil.copy(tmp_path / "kept" / "config.json", tmp_path / "kept" / "refusion" / "fusion.json")
     with pytest.raises(RunError, match=r"refusion does not hold the files"):
         FewShot.load(tmp_path / "kept", encoder)
+
+
+def test_a_metric_of_ones_own_is_kept(encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path) -> None:
+    documents, classes = as_documents(labelled[0], "text"), np.unique(labelled[1], return_inverse=True)[1]
+    vectors = TextVectors(encoder)
+    near = Neighbourhood.of(as_documents(others[0], "other"), vectors, "ip")
+    own = fused(encoder, documents, classes, FUSINGS["add"], near, Schedule(2, 2e-3, 1e-4, "fp32", seed=1))
+    own.save(tmp_path / "add")
+    again = Inner.load(tmp_path / "add", encoder, vectors)
+    assert again.neighbourhood.search.metric == "ip"
+    asked = as_documents(others[0][:7], "asked")
+    expected = answers_of(own.predictor, encoder, asked, 2)
+    np.testing.assert_array_equal(answers_of(again.predictor, encoder, asked, 2), expected)
 
 
 def test_fusion_without_unlabelled_texts_and_the_released_one_are_refused(encoder: Pretrained, labelled: Texts) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -266,6 +267,35 @@ def test_I32_saving_and_restoring_gives_the_same_logits(world: World, tmp_path: 
         refusion(world.plain(), Fusing(k=5), WIDTH).restore(tmp_path / "kept")
 
 
+def test_what_cannot_be_restored_or_would_be_lost_is_named(
+    small: World, checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "kept"
+    method = small.made(Fusing(k=K))
+    method.save(folder)
+    method.save(folder)
+    fewer = refusion(small.plain(), Fusing(k=K, blocks=[0, 1]), WIDTH)
+    with pytest.raises(RunError, match=r"holds fusion made with .*'blocks': \[\]"):
+        fewer.restore(folder)
+    described = (folder / "fusion.json").read_text()
+    refusion(small.plain(), Fusing(k=5), WIDTH).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "fusion.safetensors", folder)
+    with pytest.raises(RunError, match=r"fusion.safetensors is not of a method made like this one: .*size mismatch"):
+        method.restore(folder)
+    (folder / "fusion.json").write_text(described[:40])
+    with pytest.raises(RunError, match=r"fusion.json does not describe a fusion: JSONDecodeError"):
+        method.restore(folder)
+    (folder / "fusion.safetensors").unlink()
+    with pytest.raises(RunError, match=r"fusion.safetensors is missing: .* holds no fusion"):
+        method.restore(folder)
+    encoder = tmp_path / "encoder"
+    shutil.copytree(checkpoint("bert"), encoder)
+    before = (encoder / "model.safetensors").read_bytes()
+    with pytest.raises(RunError, match="holds another model, whose weights would be lost"):
+        method.save(encoder)
+    assert (encoder / "model.safetensors").read_bytes() == before
+
+
 def test_ratios_are_those_of_the_vectors_and_a_faint_one_is_said(
     small: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -302,7 +332,9 @@ def test_fusion_goes_into_the_top_blocks_and_beside_low_rank_terms(small: World)
         without = method.plain().read(memory, small.documents, [small.task])
         other = logits(plain, next(iter(plain.batches(without, size=11, order=None))))
         assert not torch.allclose(logits(method, batch), other, atol=1e-4)
-    with pytest.raises(ConfigError, match=r"blocks=\[0\]: \[0\] run before the trained ones, which are \[2\]"):
+    with pytest.raises(
+        ConfigError, match=r"blocks=\[0\]: 0 not trained; fusion is for trained ones: \[2\]"
+    ):
         refusion(small.plain(Tuning("top1")), Fusing(k=K, blocks=[0]), WIDTH)
     with pytest.raises(ConfigError, match="fusion needs trained blocks over piece ids or one stored view"):
         refusion(small.plain(Tuning("live_mix")), Fusing(k=K), WIDTH)

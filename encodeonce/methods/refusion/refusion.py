@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -30,9 +31,11 @@ from .fused import Fused
 from .fusing import SLOTS, Fusing
 from .fusion import Decision, Fusion, Site
 
-__all__ = ["Refusion", "refusion"]
+__all__ = ["FAINT", "Refusion", "refusion"]
 
 log = logging.getLogger("encodeonce")
+
+FILES = ("model.safetensors", "fusion.safetensors", "fusion.json")
 
 FAINT = 0.01
 """Below this share of a slot's output what is added hardly counts: it is said."""
@@ -213,9 +216,10 @@ class Refusion(Finetune):
 
     def save(self, folder: Path) -> None:
         """`model.safetensors` holds blocks and head as the plain method names them, `fusion.safetensors` and
-        `fusion.json` what fusion adds."""
+        `fusion.json` what fusion adds. RunError where the folder holds something else, a checkpoint say."""
+        if (folder / "model.safetensors").exists() and not (folder / "fusion.json").exists():
+            raise RunError(f"{folder} holds another model, whose weights would be lost. Choose another folder.")
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(_tensors(self.plain()), folder / "model.safetensors")
         save_file(_tensors(self.fusion), folder / "fusion.safetensors")
         described = {
             "fusing": self.fusion.fusing.to_json(),
@@ -224,20 +228,33 @@ class Refusion(Finetune):
             "choice": list(self.choice()),
         }
         (folder / "fusion.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        save_file(_tensors(self.plain()), folder / "model.safetensors")
 
     def restore(self, folder: Path) -> None:
-        """The inverse, into a method that was made alike; RunError with the difference where it was not."""
-        described = json.loads((folder / "fusion.json").read_text(encoding="utf-8"))
-        mine = {**self.fusion.fusing.to_json(), "width": self.fusion.width}
-        theirs = {**described["fusing"], "width": described["width"]}
+        """The inverse, into a method that was made alike; RunError with the difference where it was not, and for files
+        that are missing or not those of a fusion."""
+        missing = [name for name in FILES if not (folder / name).is_file()]
+        if missing:
+            raise RunError(f"{folder / missing[0]} is missing: {folder} holds no fusion, or was not copied whole.")
+        try:
+            described = json.loads((folder / "fusion.json").read_text(encoding="utf-8"))
+            theirs = {**described["fusing"], "width": described["width"], "sites": described["sites"]}
+        except (ValueError, KeyError, TypeError) as problem:
+            raise RunError(f"{folder / 'fusion.json'} does not describe a fusion: {problem!r}.") from None
+        sites = [asdict(site) for site in self.fusion.sites]
+        mine = {**self.fusion.fusing.to_json(), "width": self.fusion.width, "sites": sites}
         other = {key: value for key, value in mine.items() if theirs.get(key) != value}
         if other:
             raise RunError(
                 f"{folder} holds fusion made with { ({key: theirs.get(key) for key in other}) }; this one has {other}. "
                 "Make it with the saved settings."
             )
-        self.plain().load_state_dict(load_file(folder / "model.safetensors"))
-        self.fusion.load_state_dict(load_file(folder / "fusion.safetensors"))
+        for module, name in ((self.plain(), "model.safetensors"), (self.fusion, "fusion.safetensors")):
+            try:
+                module.load_state_dict(load_file(folder / name))
+            except (RuntimeError, SafetensorError) as problem:
+                first = str(problem).strip().splitlines()[-1].strip()
+                raise RunError(f"{folder / name} is not of a method made like this one: {first}") from None
 
 
 def refusion(plain: Finetune, fusing: Fusing, width: int, *, search: Search | None = None, seed: int = 42) -> Refusion:
@@ -257,9 +274,10 @@ def refusion(plain: Finetune, fusing: Fusing, width: int, *, search: Search | No
         )
     live = old.adapter.blocks
     asked = fusing.blocks or live.blocks
-    frozen = [block for block in asked if block not in live.blocks]
-    if frozen:
-        raise ConfigError(f"blocks={list(asked)}: {frozen} run before the trained ones, which are {list(live.blocks)}.")
+    other = [block for block in asked if block not in live.blocks]
+    if other:
+        shown = ", ".join(map(str, other))
+        raise ConfigError(f"blocks={list(asked)}: {shown} not trained; fusion is for trained ones: {[*live.blocks]}.")
     sites = [Site(block, slot, _width(live, block, slot)) for block, slot in itertools.product(asked, fusing.slots)]
     fusion = Fusion(fusing, sites, width, start_seed(seed, f"{name}/fusion"))
     part = Part(Fused(old.adapter, fusion, search), old.head, old.piece)
