@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import ConfigError
-from .plots import COLOURS, INK, bare, new_figure, saved
+from .plots import COLOURS, INK, bare, new_figure, saved, titled
 
 __all__ = ["changed", "distributions", "projected"]
 
@@ -39,7 +39,7 @@ def changed(values: Mapping[str, Mapping[str, float]], path: Path, title: str = 
     axis.set_ylabel("sum |W' - W| / sum |W|", fontsize=9, color=INK)
     _plain(axis)
     figure.legend(loc="outside lower center", ncols=min(len(values), 4), frameon=False, fontsize=9)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    titled(figure, title)
     return saved(figure, path)
 
 
@@ -72,7 +72,7 @@ def distributions(
     figure.legend(
         [*handles.values()], [*handles], loc="outside lower center", ncols=min(len(names), 4), frameon=False, fontsize=9
     )
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    titled(figure, title)
     return saved(figure, path)
 
 
@@ -102,7 +102,7 @@ def projected(
     if groups:
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False, fontsize=8)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    titled(figure, title)
     return saved(figure, path)
 
 

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from ..errors import ConfigError
-from .plots import INK, bare, blues, new_figure, saved
+from .plots import INK, bare, blues, new_figure, saved, titled
 
 __all__ = ["Line", "architecture_picture", "architecture_table"]
 
@@ -63,8 +63,7 @@ def architecture_picture(lines: Sequence[Line], path: Path, title: str = "") -> 
         axes.set_title(slot, fontsize=10, loc="left", color=INK)
         bare(axes)
     panels[-1].set_xlabel("block", fontsize=9, color=INK)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    titled(figure, title)
     return saved(figure, path)
 
 

@@ -5,6 +5,8 @@ Needs matplotlib (extra `plots`), which is imported when a picture is drawn; no 
 Axes: C labels   L views (layers)
 """
 
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Heat", "cost", "drawable", "heat", "improvement"]
 
 INK = "#22272e"
+TITLE = 12
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6e7681", "#882255", "#999933", "#22272e")
 """Okabe and Ito's colours and three more: told apart by readers with any colour vision."""
 
@@ -78,8 +81,7 @@ def heat(panels: Sequence[Heat], path: Path, title: str = "") -> Path:
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
     bar.ax.tick_params(labelsize=8, length=0)
     bar.outline.set_visible(False)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    titled(figure, title)
     return saved(figure, path)
 
 
@@ -91,7 +93,7 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     methods = list(dict.fromkeys(name for task in tasks for name in scores[task] if name != base))
     figure = new_figure((max(5.0, 1.6 + len(tasks) * (0.5 + 0.42 * len(methods))), 3.8))
     axis = figure.subplots()
-    width = 0.8 / len(methods)
+    width = min(0.3, 0.8 / len(methods))
     named: set[str] = set()
     for m, method in enumerate(methods):
         for t, task in enumerate(tasks):
@@ -119,6 +121,7 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     names = [f"{task}\n({base} {scores[task][base].mean:.1f})" for task in tasks]
     axis.set_xticks(range(len(tasks)), names, fontsize=9)
     axis.set_ylabel(f"points over {base}", fontsize=9, color=INK)
+    axis.set_xlim(-0.6, len(tasks) - 0.4)
     axis.axhline(0, color=INK, linewidth=0.8)
     axis.margins(y=0.15)
     bare(axis)
@@ -126,8 +129,7 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     axis.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     axis.set_axisbelow(True)
     figure.legend(loc="outside lower center", ncols=min(len(methods), 6), frameon=False, fontsize=9)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    titled(figure, title)
     return saved(figure, path)
 
 
@@ -147,23 +149,24 @@ def cost(
     for axis in panels[len(tasks) :]:
         axis.set_axis_off()
     for axis, task in zip(panels, tasks, strict=False):
-        for m, method in enumerate(methods):
-            if method not in scores[task] or method not in seconds[task]:
-                continue
-            score, x = scores[task][method], seconds[task][method]
+        known = [name for name in methods if name in scores[task] and name in seconds[task]]
+        below = sorted(known, key=seconds[task].__getitem__)[1::2]  # names of neighbours do not meet
+        for method in known:
+            m, score, x = methods.index(method), scores[task][method], seconds[task][method]
             colour, mark = COLOURS[m % len(COLOURS)], MARKS[m // len(COLOURS) % len(MARKS)]
             axis.errorbar(x, score.mean, yerr=score.sd, fmt=mark, color=colour, capsize=2, linewidth=1, markersize=6)
-            axis.annotate(method, (x, score.mean), xytext=(6, 3), textcoords="offset points", fontsize=8, color=INK)
+            shift = (6, -10 if method in below else 3)
+            axis.annotate(method, (x, score.mean), xytext=shift, textcoords="offset points", fontsize=8, color=INK)
         axis.set_xscale("log")
         axis.margins(x=0.25, y=0.15)
+        _plain_log(axis.xaxis)
         axis.set_title(task, loc="left", fontsize=10, color=INK)
         axis.set_xlabel("seconds of training, encoding included", fontsize=9, color=INK)
         bare(axis)
         axis.tick_params(labelsize=8)
         axis.grid(color="#e6e8eb", linewidth=0.8)
         axis.set_axisbelow(True)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    titled(figure, title)
     return saved(figure, path)
 
 
@@ -174,6 +177,13 @@ def new_figure(size: tuple[float, float]) -> "Figure":
     except ImportError:
         raise MissingExtra("A picture needs matplotlib. Install it with: pip install 'encodeonce[plots]'") from None
     return Figure(figsize=size, dpi=150, layout="constrained")
+
+
+def titled(figure: "Figure", title: str) -> None:
+    """A title over a figure, in as many lines as its width asks for; none for ""."""
+    if title:
+        characters = int(figure.get_figwidth() * 72 / (0.6 * TITLE))
+        figure.suptitle(textwrap.fill(title, characters), x=0.01, ha="left", fontsize=TITLE, color=INK)
 
 
 def drawable(path: Path) -> None:
@@ -209,8 +219,20 @@ def _cells(axis: Any, weights: np.ndarray, top: float) -> None:
         axis.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=8, color=colour)
 
 
+def _plain_log(axis: Any) -> None:
+    """Plain numbers on a logarithmic axis, as many as its span has room for."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    span = math.log10(high / low)
+    steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9) if span < 0.5 else (1, 2, 3, 5) if span < 1 else (1, 3)
+    axis.set_major_locator(LogLocator(subs=steps if span < 3 else (1,)))
+    axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def bare(axis: Any) -> None:
     """Without spines and ticks."""
     for side in ("top", "right", "left", "bottom"):
         axis.spines[side].set_visible(False)
-    axis.tick_params(length=0, colors=INK)
+    axis.tick_params(which="both", length=0, colors=INK)

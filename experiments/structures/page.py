@@ -20,7 +20,7 @@ PAGE = EXPERIMENTS.parent / "docs" / "structures.md"
 PAPER = EXPERIMENTS / "layer_adapters" / "paper.yaml"
 SETS: Mapping[str, tuple[str | None, Mapping[str, Sequence[str]]]] = {
     "structures/ewt": ("ud-bert-large-cased", {}),
-    "parsing/ewt": ("ud-bert-large-cased", {"parsing": ["las", "uas"]}),
+    "parsing/ewt": ("ud-bert-large-cased", {}),
     "structures/gum": (None, {}),
     "structures/chunks": ("conll-bert-large-cased", {}),
     "structures/ncbi": (None, {}),

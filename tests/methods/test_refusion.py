@@ -332,9 +332,7 @@ def test_fusion_goes_into_the_top_blocks_and_beside_low_rank_terms(small: World)
         without = method.plain().read(memory, small.documents, [small.task])
         other = logits(plain, next(iter(plain.batches(without, size=11, order=None))))
         assert not torch.allclose(logits(method, batch), other, atol=1e-4)
-    with pytest.raises(
-        ConfigError, match=r"blocks=\[0\]: 0 not trained; fusion is for trained ones: \[2\]"
-    ):
+    with pytest.raises(ConfigError, match=r"blocks=\[0\]: 0 not trained; fusion is for trained ones: \[2\]"):
         refusion(small.plain(Tuning("top1")), Fusing(k=K, blocks=[0]), WIDTH)
     with pytest.raises(ConfigError, match="fusion needs trained blocks over piece ids or one stored view"):
         refusion(small.plain(Tuning("live_mix")), Fusing(k=K), WIDTH)

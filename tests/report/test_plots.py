@@ -1,12 +1,16 @@
 """Pictures are drawn without a display, and refuse what they cannot show."""
 
 import builtins
+import re
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from encodeonce.errors import ConfigError, MissingExtra
+from encodeonce.report import plots
 from encodeonce.report.plots import Heat, cost, heat, improvement
 from encodeonce.report.table import Score
 
@@ -31,6 +35,44 @@ def test_cost_writes_a_picture_of_what_is_known(tmp_path: Path) -> None:
     assert is_png(cost(SCORES, taken, tmp_path / "cost.png", "title"))
     with pytest.raises(ConfigError, match="no training time is known"):
         cost(SCORES, {}, Path("never.png"))
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved from now on, laid out as they will be."""
+    figures: list[Any] = []
+
+    def kept(figure: Any, path: Path) -> Path:
+        figure.draw_without_rendering()
+        figures.append(figure)
+        return path
+
+    monkeypatch.setattr(plots, "saved", kept)
+    return figures
+
+
+@pytest.mark.parametrize(("least", "most"), [(515.0, 835.0), (3.0, 40.0), (70.0, 9000.0), (0.02, 4000.0)])
+def test_costs_are_read_off_plain_numbers_that_do_not_touch(
+    monkeypatch: pytest.MonkeyPatch, least: float, most: float
+) -> None:
+    figures = drawn(monkeypatch)
+    cost({"ner": SCORES["upos"]}, {"ner": {"frozen": least, "linear": most}}, Path("cost.png"))
+    (axis,) = figures[0].axes
+    boxes = [t.get_window_extent() for t in axis.get_xticklabels(which="both") if t.get_text()]
+    inside = [box for box in boxes if axis.bbox.x0 - 1 <= box.x0 + box.width / 2 <= axis.bbox.x1 + 1]
+    assert len(inside) >= 2
+    assert all(left.x1 < right.x0 for left, right in pairwise(inside))
+    assert all(re.fullmatch(r"[\d,.]*", t.get_text()) for t in axis.get_xticklabels(which="both"))
+
+
+def test_a_title_fits_its_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = drawn(monkeypatch)
+    said = "a data set with a long name, an encoder with a longer one: score by cost of training"
+    cost({"ner": SCORES["upos"]}, {"ner": {"frozen": 1.0, "linear": 2.0}}, Path("cost.png"), said)
+    improvement(SCORES, Path("gain.png"), title=said)
+    heat([PANEL], Path("heat.png"), said)
+    for figure in figures:
+        assert figure.get_suptitle().split() == said.split()
+        assert figure._suptitle.get_window_extent().x1 <= figure.bbox.width
 
 
 def test_improvement_needs_the_base() -> None:
