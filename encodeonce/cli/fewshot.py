@@ -46,6 +46,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--encoder", "-e", default=QUICKSTART, show_default=True, help="A folder or a hub name.")
 @click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Keep the texts' vectors here.")
 @click.option("--methods", "-m", help="Names with commas between, refusion too.  [default: all but fusion]")
+@click.option("--prompt", help="Ask a masked language model or T5 by this prompt too: a .toml file or a task's name.")
 @click.option("--label", default="label", show_default=True, help="The column with the labels.")
 @click.option(
     "--neighbours", default=64, show_default=True, type=AT_LEAST_1, help="Unlabelled texts added to each text."
@@ -68,6 +69,7 @@ def fewshot(
     encoder: str,
     store: Path | None,
     methods: str | None,
+    prompt: str | None,
     label: str,
     neighbours: int,
     folds: int,
@@ -82,7 +84,8 @@ def fewshot(
     Probes on stored vectors, late fusion with the neighbours among the unlabelled texts, self-training and fine-tuning
     are tried by cross-validation on the labels; those that help answer together, trained on all labels. The table says
     what each was worth. With `--methods probe,late,finetune,refusion` fusion inside the encoder is tried too, and what
-    its search decided is shown.
+    its search decided is shown. With a --prompt and a masked language model (or T5) as --encoder, the model is also
+    asked in its own way: a template and a word a label, such as "{text} It was {mask}."
 
     --columns says where text, pair and label stand, in all tables; plain text has no columns.
     """
@@ -119,6 +122,7 @@ def fewshot(
     model = FewShot(
         encoder,
         methods=METHODS if methods is None else tuple(names),
+        prompt=prompt,
         neighbours=neighbours,
         folds=folds,
         steps=steps,

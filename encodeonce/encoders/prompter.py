@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from ..errors import ConfigError, EncoderError
+from ..errors import ConfigError, DataError, EncoderError
 from ..prompts import Part, Prompt
 from ..types import Document, Pieces
 from .pieces import Cutter
@@ -70,6 +70,8 @@ class Prompter:
         Where both texts of a pair are too long together, the longer one is cut first. `before[i]` are texts to be laid
         before document i, nearest first: they come with a separator each, the nearest next to the prompt, as many as
         fit whole (concatenation, CA-512 of the paper). How many documents were cut is logged.
+
+        DataError for a second text that the template has no slot for, and for a slot that no second text fills.
         """
         found = [self._laid(document) for document in documents]
         pieces, fitted = [], []
@@ -143,6 +145,12 @@ class Prompter:
 
     def _laid(self, document: Document) -> tuple[list[int], bool]:
         """The prompt's pieces without special ones, and whether a text was cut."""
+        if bool(document.pair) != self.prompt.pairs:
+            has, here = ("a slot", "no second text") if self.prompt.pairs else ("no slot", "a second text")
+            raise DataError(
+                f"{document.place or document.id}: {self.prompt.source or self.prompt.name}: the template "
+                f"{self.prompt.template!r} has {has} {{pair}}, and this item has {here}."
+            )
         shown = {"text": document.text or " ".join(document.words), "pair": document.pair}
         slots = {part: self._ids(part.filled(shown[part.kind])) for part in self.prompt.parts if part.kind in shown}
         kept = self._trimmed(slots)

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -39,12 +39,10 @@ from ..types import Document
 from ._material import TextVectors
 from ._tuned import TASK, Schedule, cut, task_of
 
-__all__ = ["ARCHITECTURE_RATE", "FILES", "FUSED", "INSIDE_RATE", "Inner", "Neighbourhood", "fused"]
+__all__ = ["ARCHITECTURE_RATE", "FUSED", "INSIDE_RATE", "Inner", "Neighbourhood", "fused"]
 
 FUSED = tuple(name for name, fusing in FUSINGS.items() if not fusing.leak)
 """Names of fusions that an estimator may try. What was released is for comparisons: it trains on what it chooses by."""
-
-FILES = ("model.safetensors", "fusion.safetensors", "fusion.json", "corpus.safetensors", "inner.json")
 
 ARCHITECTURE_RATE = 0.1
 """A few dozen steps: at the rate of long runs (3e-3) the candidates' shares would hardly leave their even start."""
@@ -88,6 +86,11 @@ class Inner:
     neighbourhood: Neighbourhood
     decisions: tuple[Decision, ...]
     ratios: Mapping[tuple[int, str], float]
+
+    FILES: ClassVar[tuple[str, ...]] = (
+        *("model.safetensors", "fusion.safetensors", "fusion.json"),
+        *("corpus.safetensors", "inner.json"),
+    )
 
     @property
     def method(self) -> Refusion:

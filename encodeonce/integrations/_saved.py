@@ -3,12 +3,13 @@
 FOLDER/config.json          schema, the Spec of the vectors, classes, weights, what was tried; written last
 FOLDER/model.safetensors    the probes, named METHOD/ARRAY
 FOLDER/finetune/            a saved run (`serve.bundle`), where fine-tuning has a weight
+FOLDER/prompt/              the model that is asked by a prompt (`_asked`), where it has one
 FOLDER/FUSION/              base model and fusion apart (`_fused`), for each fusion that has one
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,18 @@ from ..serve import bundle
 from ..serve.predictor import Predictor
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
-from ._fused import FILES, FUSED, Inner
+from ._asked import Asked
+from ._fused import FUSED, Inner
 from ._material import TextVectors
 
 __all__ = ["Trained", "is_estimator", "refuse_other", "save", "saved", "trained"]
 
-Trained = TrainedProbe | Predictor | Inner
+Trained = TrainedProbe | Predictor | Inner | Asked
 
 SCHEMA = 2
 KIND = "few_shot"
 TUNED = "finetune"
+PROMPT = "prompt"
 
 
 def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[str, Trained]) -> None:
@@ -49,7 +52,7 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
     for name, own in methods.items():
         if isinstance(own, Predictor):
             bundle.save(own.run, folder / TUNED)
-        elif isinstance(own, Inner):
+        elif isinstance(own, Inner | Asked):
             own.save(folder / name)
     write_bytes(folder / "model.safetensors", content)
     config = {
@@ -59,7 +62,9 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
         **values,
         "probes": {name: own.probe.to_json() for name, own in probes.items()},
         "model_sha256": hashlib.sha256(content).hexdigest(),
-        "fusions": {name: _hashes(folder / name) for name, own in methods.items() if isinstance(own, Inner)},
+        "folders": {
+            name: _hashes(folder / name, own.FILES) for name, own in methods.items() if isinstance(own, Inner | Asked)
+        },
     }
     write_bytes(folder / "config.json", json_bytes(config))
 
@@ -117,17 +122,18 @@ def trained(
             run.method.settle()  # as `_tuned` left it
             found[name] = Predictor(run, encoder=model)
             continue
-        if name in FUSED:
-            if _hashes(folder / name) != values["fusions"][name]:
+        if name in (PROMPT, *FUSED):
+            if _hashes(folder / name, (Asked if name == PROMPT else Inner).FILES) != values["folders"][name]:
                 raise RunError(f"{folder / name} does not hold the files config.json was written for: copy it again.")
-            found[name] = Inner.load(folder / name, model, vectors)
+            own_folder = folder / name
+            found[name] = Asked.load(own_folder, model) if name == PROMPT else Inner.load(own_folder, model, vectors)
             continue
         own = {key.removeprefix(f"{name}/"): array for key, array in arrays.items() if key.startswith(f"{name}/")}
         found[name] = TrainedProbe.from_arrays(Probe(**values["probes"][name]), own)
     return found
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    """Of the files of a saved fusion; one that is missing is left out."""
-    paths = [folder / name for name in FILES]
+def _hashes(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Of the files of a saved method; one that is missing is left out."""
+    paths = [folder / name for name in names]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()}

@@ -84,12 +84,14 @@ def tuned(
     return Predictor(Run(method, (task,), tuning, spec, training=settings.to_json()), encoder=model)
 
 
-def task_of(documents: Sequence[Document], classes: Int[np.ndarray, " N"]) -> tuple[list[Document], Task]:
+def task_of(
+    documents: Sequence[Document], classes: Int[np.ndarray, " N"], piece: str = "document"
+) -> tuple[list[Document], Task]:
     """The documents with their classes as labels, and the task that learned these. DataError where there is none."""
     if not documents:
         raise DataError("no text is short enough to be fine-tuned on: leave out 'finetune' and every fusion.")
     labelled = [replace(d, meta={TASK: str(label)}) for d, label in zip(documents, classes.tolist(), strict=True)]
-    return labelled, named(TASK, kind="classification", column=TASK).learn(labelled)
+    return labelled, named(TASK, kind="classification", column=TASK, piece=piece).learn(labelled)
 
 
 def cut(model: Pretrained, documents: Sequence[Document]) -> Cut:

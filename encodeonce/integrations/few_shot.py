@@ -29,12 +29,14 @@ from ..methods.fewshot.folds import folds_of
 from ..methods.fewshot.mixture import cooled
 from ..methods.refusion import FUSINGS, Decision
 from ..methods.refusion.near import same, texts_of
+from ..prompts import Prompt
 from ..resolve import nearest
 from ..serve.folder import encoder_of
 from ..types import Document, Spec
+from ._asked import Asked, asked, prompt_of, prompter_for
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
-from ._saved import Trained, save, saved, trained
+from ._saved import PROMPT, Trained, save, saved, trained
 from ._tuned import Schedule, answers_of, fits_window, tuned
 
 __all__ = ["METHODS", "FewShot", "Tried"]
@@ -73,10 +75,11 @@ class FewShot:
 
     `methods` are those to try: "finetune", names of `methods.fewshot.PROBES`, and of `methods.refusion.FUSINGS` but
     "release" ("refusion": neighbours fused inside the encoder, with a search over how; none is tried by default, they
-    take longest). `neighbours` is how many unlabelled texts are added to each text. `folds` is the number of parts of
-    the cross-validation (fewer where a class has fewer different examples); `steps` and the two learning rates are
-    those of fine-tuning and fusion, `compute` their number type. `store` keeps the vectors of all texts in a folder, so
-    that a next run encodes nothing.
+    take longest). With a `prompt` (the name of one of the 15 tasks, a TOML file, or a `prompts.Prompt`) "prompt" is
+    among them: the masked language model, or T5, that is asked and fine-tuned as the prompt says. `neighbours` is how
+    many unlabelled texts are added to each text. `folds` is the number of parts of the cross-validation (fewer where a
+    class has fewer different examples); `steps` and the two learning rates are those of everything that is fine-tuned,
+    `compute` their number type. `store` keeps the vectors of all texts in a folder, so that a next run encodes nothing.
 
     After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`, `architecture_`, `ratios_`.
     """
@@ -86,6 +89,7 @@ class FewShot:
         encoder: Any,
         *,
         methods: Sequence[str] = METHODS,
+        prompt: Any = None,
         neighbours: int = 64,
         folds: int = 4,
         steps: int = 40,
@@ -95,15 +99,15 @@ class FewShot:
         store: str | Path | None = None,
         seed: int = 42,
     ) -> None:
-        self.encoder, self.methods, self.neighbours = encoder, methods, neighbours
-        self.folds, self.steps = folds, steps
+        self.encoder, self.methods, self.prompt = encoder, methods, prompt
+        self.neighbours, self.folds, self.steps = neighbours, folds, steps
         self.learning_rate, self.encoder_learning_rate = learning_rate, encoder_learning_rate
         self.compute, self.store, self.seed = compute, store, seed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name."""
-        names = ("encoder", "methods", "neighbours", "folds", "steps", "learning_rate", "encoder_learning_rate")
-        return {name: getattr(self, name) for name in (*names, "compute", "store", "seed")}
+        names = ("encoder", "methods", "prompt", "neighbours", "folds", "steps", "learning_rate")
+        return {name: getattr(self, name) for name in (*names, "encoder_learning_rate", "compute", "store", "seed")}
 
     def set_params(self, **values: Any) -> "FewShot":
         """Replace some of them. ConfigError for an unknown name."""
@@ -162,6 +166,9 @@ class FewShot:
         corpus = as_documents(unlabelled, "unlabelled text")
         self.pairs_, self.column_ = bool(documents[0].pair), "label"
         names = self._names(corpus)
+        self._asking = None if self.prompt is None else prompt_of(self.model, self.prompt)
+        if self._asking is not None:
+            self._prompter = prompter_for(self.model, self._asking, self.classes_.tolist(), self.pairs_)
         self._corpus = [content(document) for document in corpus]
         self._check_corpus(names, documents, corpus)
         self._corpus_vectors = self._vectors(corpus) if corpus else None
@@ -230,7 +237,8 @@ class FewShot:
         """
         self._need_fit()
         values = {
-            "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store")},
+            "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store", "prompt")},
+            "prompt": None if self._asking is None else self._asking.to_json(),
             "classes": self.classes_.tolist(),
             "pairs": self.pairs_,
             "column": column or self.column_,
@@ -251,7 +259,9 @@ class FewShot:
         values, spec = saved(Path(folder))
         if not isinstance(encoder, Pretrained):
             encoder = encoder_of(Path(folder), spec, None if encoder is None else str(encoder))
-        model = cls(encoder, store=store, **values["parameters"])
+        prompt = None if values["prompt"] is None else Prompt(**values["prompt"])
+        model = cls(encoder, prompt=prompt, store=store, **values["parameters"])
+        model._asking = prompt
         model._trained = trained(Path(folder), values, spec, model._vectors, model.model)
         model.classes_, model.pairs_, model.column_ = np.asarray(values["classes"]), values["pairs"], values["column"]
         model.mixture_ = Mixture(**values["mixture"])
@@ -268,7 +278,7 @@ class FewShot:
 
     def _names(self, corpus: Sequence[Document]) -> list[str]:
         """The methods to try. By default those that can be; a method named by the caller must be possible."""
-        known = [*PROBES, "finetune", *FUSED]
+        known = [*PROBES, "finetune", PROMPT, *FUSED]
         for name in self.methods:
             if name not in known:
                 raise ConfigError(
@@ -277,6 +287,15 @@ class FewShot:
         if not self.methods:
             raise ConfigError(f"no method is named. There is: {', '.join(known)}.")
         names = list(dict.fromkeys(self.methods))
+        if self.prompt is not None and tuple(self.methods) == METHODS:
+            names.append(PROMPT)
+        if (self.prompt is not None) != (PROMPT in names):
+            raise ConfigError(
+                "a prompt and the method 'prompt' go together: give --prompt (in Python prompt=...), or leave the "
+                "method out."
+                if self.prompt is None
+                else f"a prompt is given, and 'prompt' is not among the methods: {', '.join(names)}. Add it."
+            )
         needing = [name for name in names if name in _NEEDY and not corpus]
         single = [name for name in names if name in PROBES and PROBES[name].form == "cosine" and not self.pairs_]
         if tuple(self.methods) != METHODS and needing:
@@ -342,12 +361,14 @@ class FewShot:
         if name in PROBES:
             probe = replace(PROBES[name], k=self.neighbours)
             return probe.train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
+        rates = self.learning_rate, self.encoder_learning_rate
+        schedule = Schedule(self.steps, *rates, compute=self.compute, seed=self.seed)
+        if name == PROMPT:
+            return asked(self.model, self._prompter, material.documents, material.targets.argmax(1), schedule)
         fits = np.flatnonzero(fits_window(self.model, material.documents))
         if len(fits) < len(material):
             log.warning("%d of %d texts are too long to be fine-tuned on", len(material) - len(fits), len(material))
         own = material.take(fits)
-        rates = self.learning_rate, self.encoder_learning_rate
-        schedule = Schedule(self.steps, *rates, compute=self.compute, seed=self.seed)
         if name not in FUSED:
             return tuned(self.model, own.documents, own.targets.argmax(1), schedule)
         assert self._neighbourhood is not None
@@ -357,6 +378,8 @@ class FewShot:
     def _answer(self, trained: Trained, material: Material) -> Float[np.ndarray, "N C"]:
         if isinstance(trained, TrainedProbe):
             return trained.probabilities(material.vectors, material.exclude)
+        if isinstance(trained, Asked):
+            return trained.answers(material.documents, len(self.classes_))
         predictor = trained.predictor if isinstance(trained, Inner) else trained
         return answers_of(predictor, self.model, material.documents, len(self.classes_))
 

@@ -10,7 +10,7 @@ import pytest
 
 from encodeonce.encoders.pieces import Cutter
 from encodeonce.encoders.prompter import Prompter
-from encodeonce.errors import ConfigError, EncoderError
+from encodeonce.errors import ConfigError, DataError, EncoderError
 from encodeonce.prompts import Prompt, known
 from encodeonce.types import Document
 
@@ -124,6 +124,14 @@ def test_texts_laid_before_stand_nearest_next_to_the_prompt_while_they_fit_whole
     assert found.fitted == (2,)
     assert found.cut == ()
     assert own([Document("1", text="x")]).fitted == (0,)
+
+
+def test_a_second_text_is_never_dropped(tiny: SimpleNamespace) -> None:
+    pair, single = Document("p", text="cat", pair="mat", place="f:1"), Document("s", text="cat", place="f:2")
+    with pytest.raises(DataError, match=r"f:1: mine: .* has no slot \{pair\}, and this item has a second text"):
+        prompter(tiny, "{text} on{mask}")([single, pair])
+    with pytest.raises(DataError, match=r"f:2: mine: .* has a slot \{pair\}, and this item has no second text"):
+        prompter(tiny, "{text}{mask} {pair}")([pair, single])
 
 
 def test_a_tokenizer_without_a_mask_piece_is_refused_by_name(tiny: SimpleNamespace) -> None:
