@@ -91,6 +91,9 @@ def train(config: Path, run: Path | None, dry_run: bool, whole: bool, changes: t
         planned = plan_reader(chosen)
         click.echo(json.dumps(planned.to_json()) if as_json else _planned_text(planned))
         return
+    from ..serve.folder import refuse_other
+
+    refuse_other(run)
     done = train_reader(chosen, run, whole=whole)
     click.echo(json.dumps(done.to_json()) if as_json else _trained_text(done, run))
 

@@ -48,6 +48,9 @@ def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...
         found = tried(chosen, settings, variant)
         click.echo(json.dumps(found.to_json()) if as_json else _dry_text(found))
         return
+    from ..serve.folder import refuse_other
+
+    refuse_other(run)
     material = learning.prepare(chosen, [variant])
     done = learning.train(material, variant, settings, folder=run)
     _save(chosen, material, done, settings, run)

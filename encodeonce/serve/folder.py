@@ -21,10 +21,13 @@ from ..errors import EncoderError, RunError
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 
-__all__ = ["config_of", "encoder_for", "encoder_of", "fill_modules", "place_of", "put", "take"]
+__all__ = ["config_of", "encoder_for", "encoder_of", "fill_modules", "place_of", "put", "refuse_other", "take"]
 
 SCHEMA = 1
 FILES = ("config.json", "model.safetensors")
+WRITTEN = ("config.json", "config.toml", "model.safetensors", "README.md")
+BEGUN = ("log.jsonl", "checkpoint")
+"""What a folder holds before its run is saved."""
 
 Readme = Callable[[Mapping[str, Any]], str]
 """Makes README.md from all that config.json says."""
@@ -38,7 +41,9 @@ def put(
     header: Mapping[str, str] | None = None,
 ) -> None:
     """Write config and weights, named MODULE/PARAMETER; a folder that holds a run already is replaced file by file,
-    config.json last. `header` stands in the file of the weights, as safetensors' metadata."""
+    config.json last. `header` stands in the file of the weights, as safetensors' metadata. RunError where the folder
+    holds an encoder."""
+    _refuse_other_config(folder)
     named = {
         f"{name}/{key}": tensor.detach().contiguous().cpu()
         for name, module in modules.items()
@@ -51,6 +56,33 @@ def put(
     write_bytes(folder / "model.safetensors", weights)
     write_bytes(folder / "README.md", readme(whole).encode())
     write_bytes(folder / "config.json", json_bytes(whole))
+
+
+def refuse_other(folder: Path) -> None:
+    """RunError where files would be overwritten that are no run's: an encoder's, or a config that lies there."""
+    _refuse_other_config(folder)
+    if any((folder / name).exists() for name in ("config.json", *BEGUN)):
+        return
+    there = [name for name in WRITTEN if (folder / name).exists()]
+    if there:
+        raise RunError(
+            f"{folder} is no saved run and holds {', '.join(there)}, which would be overwritten. Choose another folder."
+        )
+
+
+def _refuse_other_config(folder: Path) -> None:
+    path = folder / "config.json"
+    if not path.exists():
+        return
+    try:
+        saved = {"schema", "method", "model_sha256"} <= set(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        saved = False
+    if not saved:
+        raise RunError(
+            f"{path} is not the config of a saved run: it and model.safetensors, an encoder's perhaps, would be "
+            "overwritten. Choose another folder."
+        )
 
 
 def config_of(folder: Path, methods: Collection[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,18 @@ def test_a_run_of_other_settings_is_not_continued(run: Run, trained: Path) -> No
 )
 def test_wrong_settings_are_refused(run: Run, config: Path, tmp_path: Path, change: str, message: str) -> None:
     assert message in run("train", config, "-o", tmp_path / "run", "--set", change, code=1).stderr
+
+
+def test_a_run_never_overwrites_an_encoder_or_a_config(run: Run, config: Path, tiny: Path, tmp_path: Path) -> None:
+    encoder = shutil.copytree(tiny, tmp_path / "encoder")
+    before = {path: path.read_bytes() for path in [config, *encoder.iterdir()]}
+    refused = run("train", config, "-o", encoder, "--set", f'encoder="{encoder}"', code=1)
+    assert "config.json is not the config of a saved run" in refused.stderr
+    assert "Choose another folder" in refused.stderr
+    refused = run("train", config, "-o", tmp_path, code=1)
+    assert "is no saved run and holds config.toml, which would be overwritten" in refused.stderr
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (tmp_path / "states").exists()
 
 
 def test_evaluate_gives_what_training_measured(run: Run, trained: Path, corpus: Path) -> None:

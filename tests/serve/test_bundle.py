@@ -107,6 +107,14 @@ def test_a_bundle_holds_three_files_and_no_pickle(make_corpus: Corpus, tmp_path:
     assert "- train: small corpus" in card
 
 
+def test_a_run_is_not_saved_over_an_encoder(make_corpus: Corpus, tmp_path: Path) -> None:
+    run, _, _ = trained(make_corpus)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(RunError, match=r"config\.json is not the config of a saved run.*Choose another folder"):
+        save(run, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 class LiveTiny:
     """An encoder whose vectors are those of a Encodings."""
 
