@@ -88,8 +88,19 @@ def _split_name(file: str, taken: dict[str, tuple[str, ...]]) -> str:
     return file if name in taken else name
 
 
+def _broken(document: "Document") -> list[str]:
+    """Lists as long as the words that are no labels, such as numbers."""
+    from ..corpus.diagnose import why_no_column
+
+    lists = [name for name, value in document.meta.items() if isinstance(value, list)]
+    return [n for n in lists if len(document.meta[n]) == len(document.words) and why_no_column(document, n)]
+
+
 def _label_columns(documents: dict[str, list["Document"]]) -> list[str]:
-    columns = [name for found in documents.values() for document in found for name in document.columns]
+    """Every column of labels, be its labels no strings, or the field "label" of texts."""
+    columns = [
+        name for found in documents.values() for document in found for name in (*document.columns, *_broken(document))
+    ]
     chosen = [name for name in dict.fromkeys(columns) if name not in NOT_LABELS]
     labelled = any("label" in document.meta for found in documents.values() for document in found)
     return chosen or (["label"] if labelled else [])

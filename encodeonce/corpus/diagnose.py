@@ -1,5 +1,6 @@
 """What is in the files of a task, and what is wrong with them: counts, labels, repeats, overlaps, schemes, lengths."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +14,7 @@ from ..types import Document, Pieces
 from .graph_report import SHOWN, GraphReport, graph_problems, graph_report
 from .spans import detect, to_spans
 
-__all__ = ["ColumnReport", "Diagnosis", "SplitReport", "diagnose"]
+__all__ = ["ColumnReport", "Diagnosis", "SplitReport", "diagnose", "why_no_column"]
 
 MANY = 20
 """More values than so many, all of them numbers, are numbers and no labels."""
@@ -22,7 +23,8 @@ MANY = 20
 @dataclass(frozen=True, slots=True)
 class ColumnReport:
     """One column in one split. `labels` by falling frequency; `missing` counts "_" and null; `unseen` are the labels
-    that train never has, with their counts and first places. `scheme` and what follows are None where no spans are.
+    that train never has, with their counts and first places. `unfit` are documents whose field of that name is no label
+    a word, and why the first is not. `scheme` and what follows are None where no spans are.
     `numbers` are least, mean and greatest of a column of numbers, of which no value is unseen; else None.
     """
 
@@ -30,6 +32,8 @@ class ColumnReport:
     missing: int
     unseen: dict[str, int]
     unseen_places: dict[str, str]
+    unfit: int = 0
+    unfit_places: list[str] = field(default_factory=list)
     scheme: str | None = None
     scheme_evidence: str | None = None
     spans: int | None = None
@@ -162,7 +166,15 @@ def _column(documents: Sequence[Document], column: str, known: set[str] | None, 
             counts[str(label)] += 1
             first.setdefault(str(label), document.place or document.id)
     unseen = {label: n for label, n in counts.most_common() if known is not None and label not in known}
-    report = ColumnReport(dict(counts.most_common()), missing, unseen, {label: first[label] for label in unseen})
+    unfit = _unfit(documents, column)
+    report = ColumnReport(
+        dict(counts.most_common()),
+        missing,
+        unseen,
+        {label: first[label] for label in unseen},
+        len(unfit),
+        unfit[:SHOWN],
+    )
     if numeric:
         values = [float(label) for label, n in counts.items() for _ in range(n)]
         return replace(report, numbers=(min(values), fmean(values), max(values)) if values else None)
@@ -174,9 +186,39 @@ def _column(documents: Sequence[Document], column: str, known: set[str] | None, 
     if not scheme.spans:
         return report
     begun = sum(tags[span.start].startswith("I") for tags in sequences for span in to_spans(tags))
-    return ColumnReport(
-        report.labels, missing, unseen, report.unseen_places, scheme.name, scheme.evidence, scheme.spans, begun
+    return replace(
+        report,
+        scheme=scheme.name,
+        scheme_evidence=scheme.evidence,
+        spans=scheme.spans,
+        spans_beginning_with_i=begun,
     )
+
+
+def why_no_column(document: Document, column: str) -> str:
+    """Why a document's list of that name is no column of one label a word; "" where it is one, and where there is no
+    such list of plain values beside words."""
+    content = document.meta.get(column)
+    if not document.words or column in document.columns or not isinstance(content, list):
+        return ""
+    if any(isinstance(item, (list, dict)) for item in content):
+        return ""
+    if len(content) != len(document.words):
+        return f"{len(content)} values for {len(document.words)} words"
+    at = next((i for i, item in enumerate(content) if not isinstance(item, str)), None)
+    return "" if at is None else f"word {at + 1} has {json.dumps(content[at], default=repr)}; labels are strings"
+
+
+def _unfit(documents: Sequence[Document], column: str) -> list[str]:
+    """Place and reason of each document that lacks a label a word, in a column that most have or that is as long as the
+    words; a list of another kind, such as the labels of a document, is none."""
+    mostly = 2 * sum(column in document.columns for document in documents) >= len(documents)
+    found = []
+    for document in documents:
+        why = why_no_column(document, column)
+        if why and (mostly or len(document.meta[column]) == len(document.words)):
+            found.append(f"{document.place or document.id}: {why}")
+    return found
 
 
 def _pieces(name: str, documents: Sequence[Document], pieces: Sequence[Pieces]) -> dict[str, Any]:
@@ -270,6 +312,9 @@ def _problems(reports: Mapping[str, SplitReport], overlap: Mapping[str, int]) ->
 def _column_problems(name: str, column: str, report: ColumnReport) -> Iterator[str]:
     if report.missing:
         yield f"{name}: column {column!r} has {report.missing:,} empty values"
+    if report.unfit:
+        what = "documents do not have one label a word"
+        yield f"{name}: column {column!r}: {report.unfit:,} {what} ({_some(report.unfit_places, report.unfit)})"
     if len(report.labels) == 1:
         yield f"{name}: column {column!r} has one label only: {next(iter(report.labels))!r}"
     if report.unseen:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import Int
 
+from ..corpus.diagnose import why_no_column
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
 from ..types import IGNORE, Document
@@ -28,13 +29,16 @@ def check_piece(piece: str) -> None:
 
 
 def column_of(document: Document, column: str, task: str) -> tuple[str, ...]:
-    """One column of a document. DataError naming the columns there are."""
+    """One column of a document. DataError naming the columns there are, or what is wrong with this one."""
     if column in document.columns:
         return document.columns[column]
+    if why := why_no_column(document, column):
+        raise DataError(f"{where(document)}: task {task!r} reads column {column!r}: {why}.")
     there = sorted(document.columns)
     raise DataError(
         f"{where(document)}: task {task!r} reads column {column!r}, and there is "
-        f"{', '.join(there) if there else 'no gold column'}.{nearest(column, there)}"
+        f"{', '.join(there) if there else 'no gold column'}.{nearest(column, there)} Say where it stands with columns, "
+        f"such as {column}=NAME."
     )
 
 

@@ -33,6 +33,12 @@ def test_a_config_brings_its_files_and_its_tokenizer(run: Run, config: Path) -> 
     assert found["splits"]["train"]["over_long"] == 0
 
 
+def test_labels_that_are_numbers_are_a_problem(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"words": ["the", "cat"], "ner_tags": [0, 3]}\n')
+    page = run("debug-data", "x.jsonl").stdout
+    assert "column 'ner_tags': 1 documents do not have one label a word (x.jsonl:1: word 1 has 0; labels" in page
+
+
 def test_usage_and_failure(run: Run, corpus: Path) -> None:
     assert "Give a config" in run("debug-data", code=2).stderr
     assert "has a column or field 'upoz'" in run("debug-data", corpus / "dev.conllu", "-c", "upoz", code=1).stderr

@@ -73,6 +73,25 @@ def test_pieces_say_long_documents_and_words_without_pieces() -> None:
         diagnose({"train": TRAIN}, pieces={"train": cut[::-1]})
 
 
+def test_labels_that_are_no_column_are_named(tmp_path: Path) -> None:
+    rows = [
+        {"words": ["a", "b"], "pos": ["X", "Y"], "topics": ["t", "u", "v"], "spans": [[0], [1]]},
+        {"words": ["c"], "pos": ["X", "Y"], "topics": []},
+        {"words": ["d", "e"], "pos": ["X", None], "topics": []},
+        {"words": ["f"], "pos": ["X"], "topics": []},
+    ]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = diagnose({"x": read(tmp_path / "x.jsonl")}, ["pos", "topics"])
+    report = found.splits["x"].columns["pos"]
+    assert report.unfit == 2
+    assert [place.partition("x.jsonl")[2] for place in report.unfit_places] == [
+        ":2: 2 values for 1 words",
+        ":3: word 2 has null; labels are strings",
+    ]
+    assert any("column 'pos': 2 documents do not have one label a word (" in problem for problem in found.problems)
+    assert not any("topics" in problem for problem in found.problems)
+
+
 def test_clean_data_has_no_problems() -> None:
     found = diagnose({"train": [TRAIN[0], TRAIN[2]]}, ["tag"])
     assert found.problems == []

@@ -81,6 +81,22 @@ def test_a_missing_column_names_what_there_is() -> None:
         named("upso").learn([document(upos="A B", deprel="a b")])
     with pytest.raises(DataError, match="there is no gold column"):
         named("upos").learn([document()])
+    with pytest.raises(DataError, match=r"Say where it stands with columns, such as upos=NAME\."):
+        named("upos").learn([document(pos="A B")])
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (["A"], "1 values for 2 words"),
+        (["A", None], "word 2 has null; labels are strings"),
+        ([0, 1], "word 1 has 0; labels are strings"),
+    ],
+)
+def test_a_column_that_is_none_says_why(values: list[object], why: str) -> None:
+    bad = Document("d", ("the", "cat"), meta={"pos": values}, place="f.jsonl:3")
+    with pytest.raises(DataError, match=rf"f.jsonl:3 \(sent_id d\): task 'pos' reads column 'pos': {why}"):
+        named("pos").learn([bad])
 
 
 def test_LABELS2_no_word_is_refused() -> None:
