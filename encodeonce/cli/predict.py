@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ..errors import ConfigError
 from .options import passages_option, reader_options
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def predict(
     """Fill FILE's columns with what RUN predicts; all else in it stays as it is.
 
     The output has the input's format. Where RUN labels words, running text is cut into sentences and words, and comes
-    out as columns, a word a line with its labels beside it, or as JSON where there are entities and relations. Where it
-    answers for documents, each text or pair is read whole (--columns text=...,pair=... names the second text's column).
+    out as columns, a word a line with its labels beside it (as CoNLL-U or JSON lines where --output ends in .conllu or
+    .jsonl), or as JSON where there are entities and relations. Where it answers for documents, each text or pair is
+    read whole (--columns text=...,pair=... names the second text's column).
     """
     from ..corpus import format_of, write
     from ..corpus.text import split
@@ -59,10 +61,15 @@ def predict(
     for column, names in _contested(tasks).items():
         log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
     documents = documents_of([str(file)], format, columns, passages)
+    if kind == "hub" and output is None:
+        raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
     running_text = any(document.text and not document.words for document in documents)
     whole = answers_documents(tasks, kind, running_text, probabilities)
     if running_text and not whole:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
+    made = _made_of_text(tasks, output) if running_text and not whole else kind
+    if output is not None:
+        _refuse_other_ending(output, file, made)
     parts = parts_of(predictor, documents)
     found = iter(predictor.predict([part for own in parts for part in own], probabilities=probabilities))
     answers = [_joined(tasks, own, [next(found) for _ in own]) for own in parts]
@@ -71,12 +78,37 @@ def predict(
         named, options = written_as(values_of(documents, answers, tasks, kind, probabilities), kind, columns)
         write(target, file, named, format=format, **options)
     elif running_text:
-        values = filled(documents, answers, tasks)
-        write(target, documents, values, format="spert" if "entities" in values else "columns")
+        write(target, documents, filled(documents, answers, tasks), format=made)
     else:
         options = {"layout_columns": columns} if columns and kind == "columns" else {}
         write(target, file, filled(documents, answers, tasks), format=format, **options)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
+
+
+def _made_of_text(tasks: Sequence["Task"], output: Path | None) -> str:
+    """The format of words that were cut out of running text."""
+    from ..corpus._files import ending
+
+    if any("entities" in task.columns([], []) for task in tasks):
+        return "spert"
+    return {".conllu": "conllu", ".jsonl": "jsonl"}.get(ending(output) if output else "", "columns")
+
+
+def _refuse_other_ending(output: Path, file: Path, kind: str) -> None:
+    """ConfigError where OUT ends as files of other formats do, and would be read as one of them."""
+    from ..corpus import formats
+    from ..corpus._files import ending
+
+    own, known = ending(output), formats()
+    claimed = [name for name, one in known.items() if own in one.suffixes]
+    lines = kind in ("columns", "text") and own in (*known["text"].suffixes, *known["tsv"].suffixes)
+    if not claimed or kind in claimed or lines or own == ending(file):
+        return
+    due = " or ".join(known[kind].suffixes) or "nothing: it is a folder"
+    raise ConfigError(
+        f"--output {output}: {own} is the ending of {', '.join(claimed)}, and what is written has {file}'s format, "
+        f"{kind}. Let it end in {due}."
+    )
 
 
 def _contested(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:

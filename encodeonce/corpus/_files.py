@@ -14,7 +14,19 @@ from tempfile import NamedTemporaryFile
 
 from ..errors import DataError
 
-__all__ = ["BOM", "TEXTS", "Target", "body", "is_text", "lines", "stem", "text_files", "text_of", "write_text"]
+__all__ = [
+    "BOM",
+    "TEXTS",
+    "Target",
+    "body",
+    "ending",
+    "is_text",
+    "lines",
+    "stem",
+    "text_files",
+    "text_of",
+    "write_text",
+]
 
 log = logging.getLogger("encodeonce")
 
@@ -49,9 +61,14 @@ def lines(path: str | Path) -> Iterator[str]:
             yield line
 
 
+def ending(path: str | Path) -> str:
+    """The suffix that says a file's format, in lower case, ".gz" apart; "" for none."""
+    return Path(str(path).removesuffix(".gz")).suffix.lower()
+
+
 def is_text(path: Path) -> bool:
     """Whether a path ends as a file of one running text does."""
-    return Path(path.name.removesuffix(".gz")).suffix.lower() in TEXTS
+    return ending(path) in TEXTS
 
 
 def text_files(folder: Path) -> list[Path]:

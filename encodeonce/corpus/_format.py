@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
-from ._files import is_text
+from ._files import ending, is_text
 
 __all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_empty_pair"]
 
@@ -42,7 +42,7 @@ def by_name(known: Mapping[str, Format[Item]], name: str) -> Format[Item]:
 
 def by_suffix(known: Mapping[str, Format[Item]], source: Any) -> Format[Item]:
     """The format that a path's suffix or the file's content says; ConfigError listing the formats where none does."""
-    suffix = "" if Path(source).is_dir() else Path(str(source).removesuffix(".gz")).suffix.lower()
+    suffix = "" if Path(source).is_dir() else ending(source)
     fitting = [format_ for format_ in known.values() if suffix in format_.suffixes]
     seen = (f for f in fitting if f.recognises is not None and Path(source).exists() and f.recognises(source))
     found = next(seen, None) or next((format_ for format_ in fitting if format_.recognises is None), None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ._files import BOM, Target, lines
+from ._files import BOM, Target, ending, lines
 
 __all__ = ["Objects", "has_fields", "opens_with", "written"]
 
@@ -101,7 +101,7 @@ def has_fields(value: Mapping[str, Any] | None, **kinds: type) -> bool:
 
 def written(values: Sequence[Mapping[str, Any]], target: Target) -> Iterator[str]:
     """New objects, one a line; in an array where the target is a path that ends in .json."""
-    array = isinstance(target, (str, Path)) and Path(str(target).removesuffix(".gz")).suffix.lower() == ".json"
+    array = isinstance(target, (str, Path)) and ending(target) == ".json"
     if array:
         yield "["
     for i, value in enumerate(values):

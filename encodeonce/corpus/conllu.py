@@ -6,7 +6,7 @@ never words. Cells stay as they are, "_" included; a FORM may hold any character
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 from ..errors import ConfigError, DataError
@@ -193,12 +193,20 @@ def _replaced(rows: list[str], columns: Mapping[str, list[str]], place: str) -> 
     return ["\t".join(row) for row in cells]
 
 
+def _spacing(document: Document) -> tuple[str, ...]:
+    """MISC of words that were cut out of a text (`corpus.text.split`): SpaceAfter=No where the next one touches."""
+    places = document.meta.get("offsets", ())
+    touched = [stop == start for (_, stop), (start, _) in pairwise(places)]
+    return tuple("SpaceAfter=No" if one else "_" for one in [*touched, False][: len(places)])
+
+
 def _built(document: Document) -> Block:
     """A document as CoNLL-U lines."""
     if not document.words:
         raise DataError(f"{document.place or document.id}: a document without words cannot be written as CoNLL-U.")
     empty = ("_",) * len(document.words)
-    known = [document.columns.get(name, document.words if name == "form" else empty) for name in COLUMNS]
+    made = {"form": document.words, "misc": _spacing(document) or empty}
+    known = [document.columns.get(name, made.get(name, empty)) for name in COLUMNS]
     rows = [(str(i), *cells) for i, cells in enumerate(zip(*known, strict=True), 1)]
     for row in rows:
         if any(not cell or "\t" in cell or "\n" in cell for cell in row):
@@ -206,7 +214,7 @@ def _built(document: Document) -> Block:
                 f"{document.place or document.id}: row {row} cannot be written: an empty cell, a tab or a line end."
             )
     head = [f"# sent_id = {document.id}\n"]
-    if isinstance(text := document.meta.get("text"), str) and "\n" not in text:
+    if isinstance(text := document.meta.get("text", document.text or None), str) and "\n" not in text:
         head.append(f"# text = {text}\n")
     lines = (*head, *("\t".join(row) + "\n" for row in rows), "\n")
     at = tuple(range(len(head), len(head) + len(rows)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ConfigError, DataError, MissingExtra
 from ..types import Document
-from ._files import TEXTS
+from ._files import TEXTS, Target
 from ._format import Format
 from .jsonl import document
 
@@ -21,9 +21,7 @@ def read(source: Any, *, columns: Mapping[str, int | str] | None = None, split: 
     """
     found, name = _opened(source)
     if isinstance(found, Mapping):
-        if split not in found:
-            raise ConfigError(f"split={split!r} of {name}: name one of its splits: {', '.join(map(str, found))}.")
-        found, name = found[split], f"{name}[{split}]"
+        found, name = _split_of(found, split, source, name), f"{name}[{split}]"
     elif split is not None:
         raise ConfigError(f"split={split!r}: {name} is one Dataset without splits; leave split out.")
     named = {field: _class_names(feature) for field, feature in (getattr(found, "features", None) or {}).items()}
@@ -34,19 +32,19 @@ def read(source: Any, *, columns: Mapping[str, int | str] | None = None, split: 
     return documents
 
 
-def write(target: str | Path, source: Any, columns: Mapping[str, Sequence[Any]], *, split: str | None = None) -> None:
+def write(target: Target, source: Any, columns: Mapping[str, Sequence[Any]], *, split: str | None = None) -> None:
     """Save a Dataset (or one split) with fields set or added to the folder `target`, by `save_to_disk`.
 
-    `source` is as in `read`, or documents. `columns` hold one value a row.
+    `source` is as in `read`, or documents. `columns` hold one value a row. ConfigError where `target` is a stream.
     """
+    if not isinstance(target, (str, Path)):
+        raise ConfigError(f"a Dataset is saved as a folder, and the target is a {type(target).__name__}: name a path.")
     if isinstance(source, Iterable) and not hasattr(source, "save_to_disk") and not isinstance(source, (str, Path)):
         found = _import().Dataset.from_list([_row(d) for d in source])
     else:
         found, name = _opened(source)
         if isinstance(found, Mapping):
-            if split not in found:
-                raise ConfigError(f"split={split!r} of {name}: name one of its splits: {', '.join(map(str, found))}.")
-            found = found[split]
+            found = _split_of(found, split, source, name)
     for name, column in columns.items():
         if len(column) != len(found):
             raise DataError(f"column {name!r} has {len(column)} values for {len(found)} rows.")
@@ -54,6 +52,13 @@ def write(target: str | Path, source: Any, columns: Mapping[str, Sequence[Any]],
             found = found.remove_columns(name)
         found = found.add_column(name, [list(v) if isinstance(v, tuple) else v for v in column])
     found.save_to_disk(str(target))
+
+
+def _split_of(found: Mapping[str, Any], split: str | None, source: Any, name: str) -> Any:
+    if split in found:
+        return found[split]
+    folder = f", or give its folder: {source}/{next(iter(found), '')}" if isinstance(source, (str, Path)) else ""
+    raise ConfigError(f"split={split!r} of {name}: name one of its splits: {', '.join(map(str, found))}{folder}.")
 
 
 def _row(document: Document) -> dict[str, Any]:
@@ -76,7 +81,14 @@ def _opened(source: Any) -> tuple[Any, str]:
             f"{source} is no folder written by save_to_disk: neither state.json nor dataset_dict.json is there. "
             f"A folder of texts holds {', '.join(TEXTS)} files."
         )
-    return _import().load_from_disk(str(source)), str(source)
+    load = _import().load_from_disk
+    try:
+        return load(str(source)), str(source)
+    except Exception as problem:  # whatever a missing table, a cut one or a data set without rows brings up there
+        raise DataError(
+            f"{source} holds no data set that can be read ({problem!r}): it is empty, or was not copied whole. Save it "
+            "again with save_to_disk."
+        ) from None
 
 
 def _import() -> Any:

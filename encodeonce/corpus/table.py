@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import ConfigError, DataError
 from ..types import Document
-from ._files import BOM, Target, lines, stem, write_text
+from ._files import BOM, Target, ending, lines, stem, write_text
 from ._format import Format, refuse_empty_pair
 from ._quotes import Row, cut_plain, cut_quoted, quoted
 
@@ -196,7 +196,7 @@ def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Pa
 
 
 def _suffix(path: Any) -> str:
-    return Path(str(path).removesuffix(".gz")).suffix.lower() if isinstance(path, (str, Path)) else ""
+    return ending(path) if isinstance(path, (str, Path)) else ""
 
 
 FORMATS = (

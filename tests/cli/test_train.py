@@ -187,6 +187,45 @@ def test_running_text_comes_out_as_columns(run: Run, trained: Path, tmp_path: Pa
     assert lines[6] == ""
 
 
+def test_running_text_comes_out_as_conllu_or_json_lines_where_asked(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("Every bird paints a house. A cat sees the tree.\n")
+    plain = [line.split("\t") for line in run("predict", trained / "run", "new.txt").stdout.splitlines() if line]
+    run("predict", trained / "run", "new.txt", "-o", "new.conllu")
+    run("predict", trained / "run", "new.txt", "-o", "new.jsonl.gz")
+    for name in ("new.conllu", "new.jsonl.gz"):
+        found = read(tmp_path / name)
+        told = zip(*([cell for d in found for cell in d.columns[c]] for c in ("upos", "deprel")), strict=True)
+        words = [word for document in found for word in document.words]
+        assert [[word, *labels] for word, labels in zip(words, told, strict=True)] == plain
+    lines = (tmp_path / "new.conllu").read_text().splitlines()
+    assert lines[1] == "# text = Every bird paints a house."
+    assert [line.split("\t")[9] for line in lines[2:8]] == ["_", "_", "_", "_", "SpaceAfter=No", "_"]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".tsv", ".csv.gz", ".txt"])
+def test_predictions_are_not_written_under_the_ending_of_another_format(
+    run: Run, trained: Path, corpus: Path, tmp_path: Path, ending: str
+) -> None:
+    refused = run("predict", trained / "run", corpus / "test.conllu", "-o", f"out{ending}", code=1)
+    assert f"{ending.removesuffix('.gz')} is the ending of" in refused.stderr
+    assert "format, conllu. Let it end in .conllu." in refused.stderr
+    assert not (tmp_path / f"out{ending}").exists()
+
+
+def test_a_saved_data_set_comes_out_as_a_folder_that_is_named(run: Run, trained: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_dict({"words": [["the", "cat"], ["a", "."]], "odd": [{"a": 1}, None]}).save_to_disk("given")
+    refused = run("predict", trained / "run", "given", code=1)
+    assert "name a folder with --output" in refused.stderr
+    refused = run("predict", trained / "run", "given", "-o", "out.jsonl", code=1)
+    assert "Let it end in nothing: it is a folder." in refused.stderr
+    run("predict", trained / "run", "given", "-o", "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given", "out"]
+    found = datasets.load_from_disk("out")
+    assert found["odd"] == [{"a": 1}, None]
+    assert [len(labels) for labels in found["upos"]] == [2, 2]
+
+
 def test_an_attribute_is_put_into_feats() -> None:
     assert _with_feature("Case=Nom", "Number", "Sing") == "Case=Nom|Number=Sing"
     assert _with_feature("Case=Nom|Number=Plur", "Number", "Sing") == "Case=Nom|Number=Sing"

@@ -1,5 +1,6 @@
 """Hugging Face datasets, in memory and saved."""
 
+import io
 import sys
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_saved_folders_and_splits(tagged: "datasets.Dataset", tmp_path: Path) ->
     datasets.DatasetDict({"train": tagged, "dev": tagged.select([0])}).save_to_disk(str(tmp_path / "two"))
     assert [d.words for d in read(tmp_path / "one")] == [("Ana", "ran"), ("ok",)]
     assert [d.words for d in read(tmp_path / "two", split="dev")] == [("Ana", "ran")]
-    with pytest.raises(ConfigError, match=r"split=None of .*two: name one of its splits: train, dev"):
+    with pytest.raises(ConfigError, match=r"split=None .*two: name one of its splits: train, dev, or .*: .*two/train"):
         read(tmp_path / "two")
     with pytest.raises(ConfigError, match="is one Dataset without splits"):
         read(tagged, split="train")
@@ -52,8 +53,22 @@ def test_predictions_are_saved_as_a_dataset(tagged: "datasets.Dataset", tmp_path
     tagged.save_to_disk(str(tmp_path / "one"))
     write(tmp_path / "out", tmp_path / "one", {"predicted": [("X", "Y"), ("Z",)]})
     assert [d.columns["predicted"] for d in read(tmp_path / "out")] == [("X", "Y"), ("Z",)]
+    with pytest.raises(ConfigError, match="the target is a BytesIO: name a path"):
+        write(io.BytesIO(), tmp_path / "one", {"predicted": [("X", "Y"), ("Z",)]})
     with pytest.raises(DataError, match="column 'predicted' has 1 values for 2 rows"):
         write(tmp_path / "out", tmp_path / "one", {"predicted": [("X", "Y")]})
+
+
+def test_a_saved_dataset_without_rows_or_with_a_file_missing_is_named(
+    tagged: "datasets.Dataset", tmp_path: Path
+) -> None:
+    datasets.Dataset.from_dict({"text": []}).save_to_disk(str(tmp_path / "none"))
+    with pytest.raises(DataError, match=r"none holds no data set that can be read .*: it is empty"):
+        read(tmp_path / "none")
+    tagged.save_to_disk(str(tmp_path / "cut"))
+    next((tmp_path / "cut").glob("*.arrow")).unlink()
+    with pytest.raises(DataError, match=r"cut holds no data set .* was not copied whole"):
+        read(tmp_path / "cut")
 
 
 def test_without_the_package_the_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
