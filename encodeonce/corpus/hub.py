@@ -55,7 +55,7 @@ def write(target: Target, source: Any, columns: Mapping[str, Sequence[Any]], *, 
 
 
 def _split_of(found: Mapping[str, Any], split: str | None, source: Any, name: str) -> Any:
-    if split in found:
+    if split is not None and split in found:
         return found[split]
     folder = f", or give its folder: {source}/{next(iter(found), '')}" if isinstance(source, (str, Path)) else ""
     raise ConfigError(f"split={split!r} of {name}: name one of its splits: {', '.join(map(str, found))}{folder}.")
