@@ -92,8 +92,14 @@ class Material:
 def as_documents(texts: Sequence[str | tuple[str, str]], what: str) -> list[Document]:
     """Texts, or pairs of texts, as documents named "WHAT 1", "WHAT 2", ...
 
-    Raises DataError for an empty text, and where single texts and pairs are mixed.
+    Raises DataError for what is neither, for an empty text, and where single texts and pairs are mixed.
     """
+    for place, one in enumerate(texts, 1):
+        parts = (one,) if isinstance(one, str) else one
+        if not isinstance(parts, (tuple, list, np.ndarray)) or not all(isinstance(part, str) for part in parts):
+            raise DataError(f"{what} {place} is {one!r}: give a string, or a pair of strings.")
+        if not isinstance(one, str) and len(parts) != 2:
+            raise DataError(f"{what} {place} is {len(parts)} strings: give a string, or a pair of strings.")
     shown = [(one, "") if isinstance(one, str) else (one[0], one[1]) for one in texts]
     pairs = [not isinstance(one, str) for one in texts]
     if len(set(pairs)) > 1:

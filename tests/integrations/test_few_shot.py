@@ -1,5 +1,6 @@
 """The few-shot estimator: learns, says what it chose, keeps scikit-learn's conventions, reloads to the same answers."""
 
+import inspect
 import json
 import logging
 from collections.abc import Callable
@@ -169,6 +170,18 @@ def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled
     one = [*others[0][:20], *["cat sat"] * 50]
     with pytest.raises(TooFewVectors, match=r"method 'add': 64 neighbours asked for, but there are 21 unlabelled"):
         estimator(encoder, methods=("add",)).fit(texts, labels, unlabelled=one)
+
+
+def test_texts_that_are_none_are_named_where_no_types_are_checked() -> None:
+    unchecked = inspect.unwrap(as_documents)
+    for wrong, message in (
+        (None, "text 2 is None: give a string, or a pair"),
+        (3.5, r"text 2 is 3\.5"),
+        (("a", "b", "c"), "text 2 is 3 strings"),
+        (("a", None), r"text 2 is \('a', None\)"),
+    ):
+        with pytest.raises(DataError, match=message):
+            unchecked(["cat", wrong], "text")
 
 
 def test_as_many_unlabelled_texts_as_asked_for_are_added(encoder: Pretrained, labelled: Texts, others: Texts) -> None:

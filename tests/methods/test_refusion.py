@@ -349,6 +349,8 @@ def test_named_settings_and_what_is_refused() -> None:
         ({"order": 3}, "the order 1 or 2"),
         ({"position": "last"}, "position 'last' is not known"),
         ({"ending": "hard"}, "ending 'hard' is not known"),
+        ({"leak": True, "schemes": ["add"]}, "leak=True with .*so give several schemes"),
+        ({"leak": True, "order": 2}, "leak=True with .*order=2: dev gradients leak"),
     ):
         with pytest.raises(ConfigError, match=message):
             Fusing(**changes)

@@ -1,6 +1,7 @@
 """Neighbours of texts: held against a sort of all distances, without the examples themselves, computed once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, CorruptStore, DataError, NotStored, SpecMismatch, TooFewVectors
 from encodeonce.methods.refusion import Near, Retrieved, Retriever, instead
+from encodeonce.store import Search
 from encodeonce.types import Document
 
 WORDS = ("the", "cat", "sat", "on", "mat", "river", "banks", "running", "naive", "cafe", "rents", "co", "op")
@@ -147,10 +149,48 @@ def test_a_folder_holds_one_corpus(retriever: Retriever, encoder: Counting, tmp_
         Retriever.build(tmp_path / "empty", [Document("e", text=" ")], encoder)
     with pytest.raises(DataError, match="query 0 is empty"):
         retriever.near([Document("e", words=(" ",))], 1)
+    manifest = retriever.folder / "corpus.json"
+    whole = manifest.read_text("utf-8")
+    for broken in (whole[:20], "[]", "{}"):
+        manifest.write_text(broken)
+        with pytest.raises(CorruptStore, match=r"corpus\.json was changed .* Build the corpus anew"):
+            Retriever.open(retriever.folder, encoder)
+    manifest.write_text(whole)
     path = retriever.folder / "texts.jsonl"
     path.write_text(path.read_text("utf-8").replace("cat", "cats", 1), encoding="utf-8")
     with pytest.raises(CorruptStore, match=r"texts\.jsonl was changed"):
         Retriever.open(retriever.folder, encoder)
+
+
+def test_another_metric_searches_the_same_vectors_and_has_neighbours_of_its_own(
+    retriever: Retriever, encoder: Counting
+) -> None:
+    """Two metrics over one folder: nothing is encoded again, and neither takes what was kept for the other."""
+    asked = texts(12, seed=5)
+    retriever.vectors([document.text for document in asked])
+    before = encoder.encoded
+    other = Retriever.build(retriever.folder, texts(40), encoder, metric="ip")
+    first, second = retriever.near(asked, 5), other.near(asked, 5)
+    assert encoder.encoded == before
+    corpus, queries = (retriever.vectors(own).astype(np.float64) for own in (retriever.texts, [d.text for d in asked]))
+    for found, scores in (
+        (first, -((queries[:, None] - corpus) ** 2).sum(-1)),
+        (second, queries @ corpus.T),
+    ):
+        for n, document in enumerate(asked):
+            order = [i for i in np.argsort(-scores[n], kind="stable") if retriever.texts[i] != document.text]
+            assert found.ids[n, 0].tolist() == order[:5]
+    assert not np.array_equal(first.ids, second.ids)
+    np.testing.assert_array_equal(Retriever.open(retriever.folder, encoder).near(asked, 5).ids, second.ids)
+    again = Retriever.open(retriever.folder, encoder, metric="l2", kind="exact")
+    np.testing.assert_array_equal(again.near(asked, 5).ids, first.ids)
+
+
+def test_a_mark_is_of_the_vectors_too(retriever: Retriever) -> None:
+    near = retriever.near(texts(3, seed=4), 3)
+    rows = near.search.vectors(np.arange(len(near.search)))
+    assert replace(near, search=Search(rows)).mark == near.mark
+    assert replace(near, search=Search(rows + 1)).mark != near.mark
 
 
 def test_labels_are_stored_nowhere(retriever: Retriever) -> None:

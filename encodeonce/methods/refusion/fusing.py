@@ -42,7 +42,7 @@ class Fusing:
     `leak` adds gradients of the dev loss to the weights' and leaves the architecture at its random start, as released;
     `xavier` draws start values of ranks and masks as released.
 
-    Raises ConfigError for values out of range and for keys at all positions.
+    Raises ConfigError for values out of range, for keys at all positions, and for a leak where nothing is searched.
     """
 
     slots: Sequence[str] = ("key", "value")
@@ -85,6 +85,11 @@ class Fusing:
             raise ConfigError(
                 f"k={self.k}, temperature={self.temperature}, order={self.order}: k must be at least 1, the temperature"
                 " greater than 0, the order 1 or 2."
+            )
+        if self.leak and not (self.searched and self.order == 1):
+            raise ConfigError(
+                f"leak=True with schemes={list(self.schemes)}, order={self.order}: dev gradients leak in the search's "
+                "first-order step, so give several schemes, order=1 and no choice; or train on train and dev together."
             )
         if self.position == "all" and "key" in self.slots:
             raise ConfigError(

@@ -37,8 +37,9 @@ class Near:
 
     @property
     def mark(self) -> str:
-        """SHA-256 of keys and ids: what a resumed run compares."""
-        return hashlib.sha256("\n".join(self.keys).encode() + self.ids.tobytes()).hexdigest()
+        """SHA-256 of keys, ids and some of the vectors: what a resumed run compares."""
+        some = self.search.vectors(np.unique(self.ids)[:64])
+        return hashlib.sha256("\n".join(self.keys).encode() + self.ids.tobytes() + some.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)

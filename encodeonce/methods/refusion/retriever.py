@@ -41,7 +41,8 @@ class TextEncoder(Protocol):
 
 class Retriever:
     """`Retriever.build(folder, documents, encoder)` encodes what is missing and keeps texts, vectors and a manifest;
-    `Retriever.open(folder, encoder)` needs the encoder for queries alone. Labels are never stored.
+    `Retriever.open(folder, encoder)` needs the encoder for queries alone. Labels are never stored. `metric` and `kind`
+    (`store.Search`) are how a corpus is searched, and may be others each time.
 
     The folder holds `states/` (a store, queries included), `texts.jsonl`, `corpus.json` and `near/` (neighbours by
     content). Empty texts are counted and left out, of equal texts (`same`) the first is kept.
@@ -64,7 +65,8 @@ class Retriever:
         """A corpus of these documents' texts (both of a pair), each text once; words are joined by spaces.
 
         A folder that holds this corpus already is opened. Raises DataError where there is no text, ConfigError where
-        the folder holds another corpus, SpecMismatch where another encoder made its vectors.
+        the folder holds another corpus, SpecMismatch where another encoder made its vectors, CorruptStore where its
+        manifest cannot be read.
         """
         folder = Path(folder)
         every = [text for document in documents for text in texts_of(document)]
@@ -75,10 +77,10 @@ class Retriever:
             log.info(
                 "%s: %d of %d texts are kept, the others are empty or stand there twice", folder, len(texts), len(every)
             )
-        described = {"texts": len(texts), "sha256": _digest(texts), "metric": metric, "kind": kind, "dtype": dtype}
+        described = {"texts": len(texts), "sha256": _digest(texts), "dtype": dtype}
         manifest = folder / "corpus.json"
         if manifest.exists():
-            there = json.loads(manifest.read_text(encoding="utf-8"))
+            there = _described(folder)
             other = [
                 f"{key}: {described[key]} asked for, {there.get(key)} there"
                 for key in described
@@ -91,21 +93,20 @@ class Retriever:
         store.fill(_documents(texts), encoder)
         lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
         (folder / "texts.jsonl").write_text(lines, encoding="utf-8")
-        manifest.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        searched = {**described, "metric": metric, "kind": kind}
+        manifest.write_text(json.dumps(searched, indent=2) + "\n", encoding="utf-8")
         return cls.open(folder, encoder)
 
     @classmethod
-    def open(cls, folder: str | Path, encoder: TextEncoder) -> "Retriever":
-        """What `build` left. Raises SpecMismatch for another encoder, CorruptStore where the texts were changed."""
+    def open(
+        cls, folder: str | Path, encoder: TextEncoder, *, metric: str | None = None, kind: str | None = None
+    ) -> "Retriever":
+        """What `build` left, searched as then where nothing else is said.
+
+        Raises SpecMismatch for another encoder, CorruptStore where manifest or texts were changed.
+        """
         folder = Path(folder)
-        try:
-            described = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-            lines = (folder / "texts.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
-        except FileNotFoundError as problem:
-            raise ConfigError(
-                f"{folder} is no corpus: {Path(problem.filename).name} is missing. Build it first."
-            ) from None
-        texts = [json.loads(line)["text"] for line in lines]
+        described, texts = _described(folder), _texts(folder)
         if _digest(texts) != described["sha256"]:
             raise CorruptStore(f"{folder / 'texts.jsonl'} was changed since the corpus was built. Build it anew.")
         spec = encoder.spec(dtype=described["dtype"])
@@ -113,7 +114,9 @@ class Retriever:
             raise SpecMismatch(f"{folder}: the encoder gives a row a {spec.unit}; retrieval needs one a text.")
         store = Store.open(folder / "states", spec)
         rows = Stored(store, store.keys(_documents(texts)))
-        return cls(folder, texts, store, encoder, Search(rows, described["metric"], described["kind"]))
+        return cls(
+            folder, texts, store, encoder, Search(rows, metric or described["metric"], kind or described["kind"])
+        )
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -122,6 +125,10 @@ class Retriever:
     def width(self) -> int:
         """D."""
         return self.search.width
+
+    @cached_property
+    def _digest(self) -> str:
+        return _digest(self.texts)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -172,10 +179,32 @@ class Retriever:
         return Stored(self.store, self.store.keys(documents))[:]
 
     def _mark(self, texts: Sequence[str], k: int, exclude_same: bool, allow_fewer: bool) -> str:
-        described = json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))
-        spec = self.store.spec.to_json()
-        shown = json.dumps([described, spec, _digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
+        search = [self._digest, self.search.metric, self.search.kind, self.store.spec.to_json()]
+        shown = json.dumps([search, _digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
         return hashlib.sha256(shown.encode()).hexdigest()
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """The manifest. ConfigError where there is none, CorruptStore where it cannot be read."""
+    try:
+        values = json.loads(_read(folder, "corpus.json"))
+        return {name: values[name] for name in ("texts", "sha256", "dtype", "metric", "kind")}
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CorruptStore(f"{folder / 'corpus.json'} was changed ({problem!r}). Build the corpus anew.") from None
+
+
+def _texts(folder: Path) -> list[str]:
+    try:
+        return [json.loads(line)["text"] for line in _read(folder, "texts.jsonl").split("\n")[:-1]]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CorruptStore(f"{folder / 'texts.jsonl'} was changed ({problem!r}). Build the corpus anew.") from None
+
+
+def _read(folder: Path, name: str) -> str:
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{folder} is no corpus: {name} is missing. Build it first.") from None
 
 
 def _documents(texts: Sequence[str]) -> list[Document]:
