@@ -11,6 +11,7 @@ from encodeonce.errors import ConfigError, DataError
 from encodeonce.methods.fastdoc.sampling import _Both, quadruplets, shuffled, triplets
 from encodeonce.methods.fastdoc.similarity import Cited, SharedGroup
 from encodeonce.methods.fastdoc.unsupervised import rouge_triplets, topics, topics_of
+from encodeonce.metrics.rouge import rouge_l
 
 
 def concepts(n: int = 120, seed: int = 0) -> list[list[str]]:
@@ -103,6 +104,8 @@ def test_pretrain_2_a_category_of_one_document(cases: Path) -> None:
         triplets(SharedGroup.of([row["text"] for row in only], [["A"]] * 3), 5)
     with pytest.raises(DataError, match="no document of 2 has a partner"):
         triplets(SharedGroup.of(["a", "b"], [["A"], ["B"]]), 5)
+    with pytest.raises(DataError, match="none of 2 documents has metadata: the field is empty everywhere"):
+        triplets(SharedGroup.of(["a", "b"], [[], []]), 5)
 
 
 def test_citations_and_their_hard_negatives() -> None:
@@ -168,6 +171,16 @@ def test_similar_texts_without_metadata() -> None:
         rouge_triplets(["a", "b", "c"], 1)
 
 
+def test_similar_texts_stay_true_when_anchor_and_positive_change_places() -> None:
+    """Texts of few words, many of which tie: the negative is below the pair's score from either side."""
+    generator = np.random.default_rng(0)
+    texts = [" ".join(generator.choice(list("abcdefgh"), 6)) for _ in range(60)]
+    sample = rouge_triplets(texts, 100, seed=1, pool=12)
+    assert len(sample.tuples) > 50
+    for a, p, n in sample.doubled().tuples.tolist():
+        assert rouge_l(texts[a], texts[n]) < rouge_l(texts[a], texts[p])
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_fd15_topics_are_nested_at_every_depth() -> None:
     """The same class at a level implies the same class at every level above; sizes grow; outliers are null."""
@@ -195,6 +208,23 @@ def test_fd15_topics_are_nested_at_every_depth() -> None:
     leaves = [path[-1] for path in same.paths]
     due = {frozenset(i for i in range(240) if leaves[i] == c) for c in set(leaves)}
     assert found_sets == due, "the order of documents changes no topic"
+    listed = same.to_json()
+    assert [one["documents"] for one in listed] == [20] * 12
+    assert {tuple(one["path"]) for one in listed} == set(same.paths)
+    assert all(f"alpha{'abcdefghijkl'[owner[same.paths.index(tuple(one['path']))]]}" in one["words"] for one in listed)
     own = topics_of(np.array([0, 0, 1, 1, -1]), ["cat cat", "cat dog", "car bus", "car car", "x"], 2)
     assert own.paths[4] == ()
     assert own.paths[0] == own.paths[1] != own.paths[2]
+    assert own.to_json()[-1] == {"path": [], "documents": 1, "words": []}
+
+
+def test_too_few_documents_for_topics_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    vectors, texts = np.eye(12, dtype=np.float32), ["some words here"] * 12
+    with pytest.raises(DataError, match="9 documents are too few for two topics of min_children=5"):
+        topics(vectors[:9], texts[:9])
+    with pytest.raises(DataError, match="of 12 topics of 12 documents hold min_children=5"):
+        topics(vectors, texts, n_topics=12)
+    with pytest.raises(ConfigError, match="n_topics=13 must lie between 2 and the 12 documents"):
+        topics(vectors, texts, n_topics=13)
+    topics_of(np.arange(12) % 3, texts, 5)
+    assert "3 topics have 2 levels of different sizes, not 5" in caplog.text

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from encodeonce.metrics.rouge import common_length, rouge_l
+from encodeonce.metrics.rouge import common_length, rouge_l, rouge_scores
 
 
 def by_table(one: list[str], two: list[str]) -> int:
@@ -26,5 +26,7 @@ def test_equal_to_the_table_and_bounded() -> None:
         two = [generator.choice("abcde") for _ in range(generator.randrange(0, 30))]
         assert common_length(one, two) == by_table(one, two)
         assert rouge_l(one, two) == rouge_l(two, one)
+        both = 2 * by_table(one, two) / (len(one) + len(two)) if one and two else 0.0
+        assert rouge_scores(one, [two, one, []]) == [both, float(bool(one)), 0.0]
     assert rouge_l("a b", "a b") == 1
     assert rouge_l("", "a") == 0

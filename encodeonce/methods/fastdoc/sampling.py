@@ -6,7 +6,6 @@ that are similar to neither of them. So a triplet stays true when anchor and pos
 Axes: N documents   Q tuples   K documents of a tuple (3, or 4)
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,8 +17,6 @@ from ...errors import ConfigError, DataError
 from .similarity import Cited, SharedGroup, Similarity
 
 __all__ = ["Sample", "SampleReport", "quadruplets", "shuffled", "triplets"]
-
-log = logging.getLogger("encodeonce")
 
 TRIES = 64
 """Draws for one choice before all candidates are listed."""
@@ -149,6 +146,11 @@ class _Sampler:
         self._check()
 
     def _check(self) -> None:
+        if not len(self.pool):
+            raise DataError(
+                f"none of {len(self.rule)} documents has metadata: the field is empty everywhere. Name one that has "
+                "values, or take triplets by similar texts (rouge_triplets; sample.rule = 'rouge')."
+            )
         if not len(self.anchors):
             raise DataError(
                 f"no document of {len(self.rule)} has a partner ({len(self.pool)} have metadata): every group holds a "
@@ -184,7 +186,6 @@ class _Sampler:
                 found += [made] if made else []
                 if len(found) == wanted:
                     return found
-        log.warning("%d tuples asked for; these documents have no more pairs than %d", self.n, len(self.taken))
         return found
 
     def _positive(self, anchor: int) -> int:

@@ -16,19 +16,22 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from tqdm import tqdm
 
 from ...errors import ConfigError, DataError, MissingExtra
-from ...metrics.rouge import rouge_l, rouge_words
+from ...metrics.rouge import rouge_l, rouge_scores, rouge_words
 from .sampling import Sample, SampleReport
 
-__all__ = ["Topics", "rouge_triplets", "topics", "topics_of"]
+__all__ = ["Topics", "enough_for_topics", "rouge_triplets", "topics", "topics_of"]
 
 log = logging.getLogger("encodeonce")
 
 
 def rouge_triplets(texts: Sequence[str], n: int, seed: int = 0, pool: int = 64, max_words: int = 512) -> Sample:
     """Up to `n` triplets: the anchor's nearest of `pool` drawn documents by ROUGE-L over the first `max_words` words,
-    and a document of the pool's worst quarter. Equal texts are never partners. DataError for fewer than four texts."""
+    and a document of the pool's worst quarter that is less similar to that positive, too, than the anchor is: so a
+    triplet stays true when anchor and positive change places. Equal texts are never partners. `n` triplets are at
+    least `pool` n comparisons, each of as many steps as words. DataError for fewer than four texts."""
     words = [rouge_words(text, max_words) for text in texts]
     distinct = np.array(sorted({text: i for i, text in reversed(list(enumerate(texts))) if words[i]}.values()))
     if len(distinct) < 4:
@@ -36,28 +39,36 @@ def rouge_triplets(texts: Sequence[str], n: int, seed: int = 0, pool: int = 64, 
     generator = np.random.default_rng(seed)
     found: list[tuple[int, int, int]] = []
     taken: set[tuple[int, int]] = set()
-    repeated = 0
-    for _ in range(4 * n):
+    repeated = without_negative = 0
+    for _ in tqdm(range(4 * n), desc="rouge", unit=" draws", disable=None, leave=False):
         if len(found) == n:
             break
         anchor = int(generator.choice(distinct))
         drawn = generator.choice(distinct, size=min(pool + 1, len(distinct)), replace=False)
         others = drawn[drawn != anchor][:pool]
-        scores = np.array([rouge_l(words[anchor], words[one]) for one in others])
+        scores = np.array(rouge_scores(words[anchor], [words[one] for one in others]))
         order = np.argsort(-scores, kind="stable")
         worst = order[-max(1, len(order) // 4) :]
-        positive, negative = int(others[order[0]]), int(others[generator.choice(worst)])
+        positive, drawn_first = int(others[order[0]]), int(generator.choice(worst))
         pair = (min(anchor, positive), max(anchor, positive))
-        if scores[order[0]] == scores[order[-1]] or pair in taken:
+        if pair in taken:
             repeated += 1
+            continue
+        near = scores[order[0]]
+        fitting = (
+            int(others[one])
+            for one in (drawn_first, *worst.tolist())
+            if scores[one] < near and rouge_l(words[positive], words[others[one]]) < near
+        )
+        negative = next(fitting, None)
+        if negative is None:
+            without_negative += 1
             continue
         taken.add(pair)
         found.append((anchor, positive, negative))
-    if len(found) < n:
-        log.warning("%d tuples asked for; %d draws gave no more than %d", n, 4 * n, len(found))
     if not found:
         raise DataError(f"no triplet: among {len(distinct)} texts no text is nearer to another than the rest.")
-    report = SampleReport(n, len(found), len(distinct), 0, len(texts) - len(distinct), (), repeated, 0)
+    report = SampleReport(n, len(found), len(distinct), 0, len(texts) - len(distinct), (), repeated, without_negative)
     return Sample(np.array(found, np.int64), report)
 
 
@@ -65,12 +76,24 @@ def rouge_triplets(texts: Sequence[str], n: int, seed: int = 0, pool: int = 64, 
 class Topics:
     """`paths[n]` is document n's path of topics, from the coarsest level; empty for an outlier.
 
-    `names` are the words that mark each topic at the finest level; a node's name is its level and number.
+    `names` are the words that mark each topic at the finest level; a node's name is its level and number ("3.0" is the
+    first topic of the third level).
     """
 
     paths: tuple[tuple[str, ...], ...]
     names: tuple[tuple[str, ...], ...]
     n_classes: tuple[int, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Of each topic at the finest level its path, its documents and the words that mark it; last the outliers."""
+        counts = Counter(self.paths)
+        of = {path[-1]: path for path in counts if path}
+        leaves = [of[f"{len(self.n_classes)}.{k}"] for k in range(len(self.names))]
+        found = [
+            {"path": list(path), "documents": counts[path], "words": list(words)}
+            for path, words in zip(leaves, self.names, strict=True)
+        ]
+        return [*found, {"path": [], "documents": counts[()], "words": []}] if counts[()] else found
 
 
 def topics(
@@ -81,9 +104,11 @@ def topics(
     min_children: int = 5,
     seed: int = 0,
 ) -> Topics:
-    """Leaf topics by k-means over vectors of length 1 (default: one for 25 documents, 8 to 200), then `topics_of`.
+    """Leaf topics by k-means over vectors of length 1 (default: one for 25 documents, 8 to 200, fewer where documents
+    are few), then `topics_of`.
 
-    Topics of fewer than `min_children` documents are outliers: their documents are in no class.
+    Topics of fewer than `min_children` documents are outliers: their documents are in no class. ConfigError for a
+    number of topics that cannot be, DataError where fewer than two topics are left.
     """
     try:
         clusters: Any = importlib.import_module("sklearn.cluster")
@@ -91,9 +116,9 @@ def topics(
         raise MissingExtra("topics need scikit-learn. Install it with: pip install 'encodeonce[topics]'") from None
     if len(vectors) != len(texts):
         raise ConfigError(f"{len(vectors)} vectors for {len(texts)} texts.")
-    wanted = min(200, max(8, len(vectors) // 25)) if n_topics is None else n_topics
-    if not 2 <= wanted <= len(vectors):
-        raise ConfigError(f"n_topics={wanted} must lie between 2 and the {len(vectors)} documents.")
+    enough_for_topics(len(vectors), min_children, n_topics)
+    usual = min(200, max(8, len(vectors) // 25), len(vectors) // min_children)
+    wanted = usual if n_topics is None else n_topics
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     order = np.lexsort((np.array(texts), unit[:, 0]))  # so that the documents' order in a file changes no topic
     fitted = clusters.KMeans(wanted, n_init=3, random_state=seed).fit_predict(unit[order])
@@ -101,7 +126,23 @@ def topics(
     labels[order] = fitted
     small = np.flatnonzero(np.bincount(labels, minlength=wanted) < min_children)
     labels[np.isin(labels, small)] = -1
+    if wanted - len(small) < 2:
+        raise DataError(
+            f"{wanted - len(small)} of {wanted} topics of {len(vectors)} documents hold min_children={min_children} of "
+            "them: a hierarchy needs two such topics. Give more documents, fewer n_topics, or a lower min_children."
+        )
     return topics_of(labels, texts, n_levels)
+
+
+def enough_for_topics(n: int, min_children: int, n_topics: int | None) -> None:
+    """DataError where `n` documents are too few for two topics of `min_children`, ConfigError where they do not make
+    `n_topics` (None: their own number)."""
+    if min_children < 1 or (n_topics is not None and not 2 <= n_topics <= n):
+        raise ConfigError(
+            f"n_topics={n_topics} must lie between 2 and the {n} documents, min_children={min_children} be 1 or more."
+        )
+    if n < 2 * min_children:
+        raise DataError(f"{n} documents are too few for two topics of min_children={min_children} documents each.")
 
 
 def topics_of(labels: Int[np.ndarray, " N"], texts: Sequence[str], n_levels: int = 3) -> Topics:
@@ -121,6 +162,8 @@ def topics_of(labels: Int[np.ndarray, " N"], texts: Sequence[str], n_levels: int
     steps = linkage(distances[np.triu_indices(len(leaves), 1)], "ward")
     sizes = [max(2, round(2 * (len(leaves) / 2) ** (h / max(1, n_levels - 1)))) for h in range(n_levels)]
     sizes = sizes if n_levels > 1 else [len(leaves)]
+    if len(set(sizes)) < n_levels:
+        log.warning("%d topics have %d levels of different sizes, not %d", len(leaves), len(set(sizes)), n_levels)
     levels = [_cut(steps, len(leaves), size) for size in sizes]
     paths = tuple(
         tuple(f"{h + 1}.{levels[h][place[int(label)]]}" for h in range(n_levels)) if label >= 0 else ()
