@@ -39,7 +39,6 @@ from ..types import Spec
 
 __all__ = [
     "FORMAT",
-    "SHARD_BYTES",
     "Layout",
     "Manifest",
     "estimate",
@@ -49,10 +48,13 @@ __all__ = [
     "sealed",
     "shard_name",
     "shard_size",
+    "usual_shard",
 ]
 
 FORMAT = 1
 SHARD_BYTES = 256 * 2**20
+"""Of pieces. A row of a sentence or of a text takes as long to make as dozens or hundreds of pieces, so their shards
+are 1/128 of it: a killed writer loses a minute or two, not hours."""
 PAGE = 4096
 NAME = re.compile(r"[0-9a-f]{32}")
 
@@ -195,10 +197,16 @@ class Manifest:
         return manifest
 
 
-def estimate(spec: Spec, rows: int, items: int, shard_bytes: int = SHARD_BYTES) -> int:
+def usual_shard(spec: Spec) -> int:
+    """The bytes at which a shard is closed where nobody says otherwise."""
+    return SHARD_BYTES if spec.unit == "piece" else SHARD_BYTES // 128
+
+
+def estimate(spec: Spec, rows: int, items: int, shard_bytes: int | None = None) -> int:
     """Bytes on disk of `items` items with `rows` rows in all, headers and manifests included; within 1 %."""
     if items == 0:
         return 0
+    shard_bytes = shard_bytes or usual_shard(spec)
     total = item_bytes(spec, rows) + (items - 1) * item_bytes(spec, 0)
     # a shard closes with the item that brings it to shard_bytes, so it holds half an item more on average
     shards = min(items, max(1, math.ceil(total / (shard_bytes + total / items / 2))))

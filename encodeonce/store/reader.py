@@ -17,7 +17,7 @@ from ..errors import ConfigError, NotStored, StoreError
 from ..nn.packed import Packed
 from ..types import Document, Encoding, Spec
 from .claim import remove_unheld
-from .format import SHARD_BYTES, estimate, key_bytes, manifest_names
+from .format import estimate, key_bytes, manifest_names, usual_shard
 from .lookup import Lookup
 from .opening import compare, create, read_spec, refuse_other_content
 from .quantise import TORCH
@@ -178,7 +178,7 @@ class Store:
         documents: Sequence[Document],
         source: Source,
         *,
-        shard_bytes: int = SHARD_BYTES,
+        shard_bytes: int | None = None,
         max_bytes: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         part: tuple[int, int] = (0, 1),
@@ -190,6 +190,7 @@ class Store:
         documents and i = 0 ... n-1 fill one store. Raises StoreFull, NonFinite, StoreError; finished shards stay.
         """
         check_part(part)
+        shard_bytes = usual_shard(self.spec) if shard_bytes is None else shard_bytes
         if shard_bytes < 1:
             raise ConfigError(f"shard_bytes={shard_bytes} must be at least 1.")
         for leftover in self.path.glob("store.json*.tmp"):
