@@ -14,7 +14,7 @@ from .. import costs
 from ..costs import Shape
 from ..errors import ConfigError
 
-__all__ = ["Budget", "Prices", "encoding", "fitting", "masking", "training"]
+__all__ = ["Budget", "Prices", "encoding", "fitting", "masked_windows", "masking", "training"]
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "TFLOP": 1e12}
 
@@ -35,6 +35,12 @@ def masking(shape: Shape, lengths: Sequence[int], probability: float, vocabulary
     """The same for windows of pieces, with the masked-language head at the hidden ones alone."""
     head = costs.TRAINING * int(probability * sum(lengths)) * (shape.width**2 + shape.width * vocabulary)
     return training(shape, lengths) + costs.flops(head)
+
+
+def masked_windows(pieces: Sequence[int], *limits: int) -> list[int]:
+    """The lengths of the windows that a masked loss reads texts of so many pieces in; the least limit holds."""
+    limit = min(limits)
+    return [min(limit, n - at) for n in pieces for at in range(0, n, limit)]
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class Budget:
 
     def said(self, amount: float) -> str:
         """An amount in this budget's unit."""
-        return f"{amount / 1e12:,.2f} TFLOP" if self.of_flops else f"{amount:,.0f} s"
+        number, unit = (amount / 1e12, "TFLOP") if self.of_flops else (amount, "s")
+        return f"{number:,.{2 if self.of_flops else 0}f} {unit}" if number >= 10 else f"{number:.3g} {unit}"
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,12 @@ def check(config: PretrainConfig, objective: Objective) -> None:
         raise ConfigError("sample.rule = 'citations' needs sample.field, the field of the cited ids.")
     if made.hard_ratio and made.rule != "citations":
         raise ConfigError(f"sample.hard_ratio = {made.hard_ratio} is of rule = 'citations'; this is {made.rule!r}.")
+    if config.train.early_stopping_patience or config.train.per_device_train_batch_pieces:
+        raise ConfigError(
+            f"train.early_stopping_patience = {config.train.early_stopping_patience} needs a dev part, "
+            f"train.per_device_train_batch_pieces = {config.train.per_device_train_batch_pieces} batches of pieces: "
+            "pretrain has neither. Leave these out; train.per_device_train_batch_size counts tuples."
+        )
     if made.topic_levels and not objective.hierarchy:
         raise ConfigError(f"sample.topic_levels = {made.topic_levels}: this objective reads no classes; leave it out.")
     if made.shuffled and (made.rule == "rouge" or made.topic_levels):
@@ -82,6 +88,8 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
                 f"There is: {', '.join(known) or 'none'}.{without}"
             )
     kept = [document for document in documents if document.sentences]
+    if not kept:
+        raise DataError(f"none of {len(documents)} documents has a sentence: their texts are empty or white space.")
     limited = [_limited(document, data.max_sentences, data.keep) for document in kept]
     if data.split:
         held = [document.meta.get(data.split) == data.held_out_name for document in limited]
@@ -101,6 +109,11 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
     }
     if counts["without_sentence"] or counts["shortened"]:
         log.info("%(without_sentence)d documents without a sentence left out, %(shortened)d shortened", counts)
+    if all(held):
+        raise DataError(
+            f"data.held_out = {data.held_out} holds all {len(held)} documents out, by their content: none is left to "
+            "train on. Lower it, or give more documents."
+        )
     train, apart = ([d for d, out in zip(limited, held, strict=True) if out is side] for side in (False, True))
     return Material(train, apart, counts)
 

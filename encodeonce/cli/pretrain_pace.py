@@ -25,7 +25,7 @@ from ..train.settings import Settings
 from ..types import Document
 from .advice import seconds_text
 from .pretrain_config import PretrainConfig
-from .pretrain_costs import Budget, Prices, encoding, fitting, masking, training
+from .pretrain_costs import Budget, Prices, encoding, fitting, masked_windows, masking, training
 
 __all__ = ["Pace"]
 
@@ -33,13 +33,14 @@ log = logging.getLogger("encodeonce")
 
 Tuples = Int[np.ndarray, "Q K"]
 
-PROBED, FEW = 48, 6
+PROBED, FEW, WINDOWS = 48, 6, 8
 """Sentences encoded, and documents trained on, to know how fast it goes before it starts; documents where their pieces
-are trained on."""
+are trained on; windows of pieces."""
 
 
 class Pace:
-    """`probe` comes first: `sentence` is then seconds of encoding a sentence, `batch` of training on a batch."""
+    """`probe` comes first: `sentence` is then seconds of encoding a sentence, `batch` of training on a batch, and
+    `masked_flop` of a floating point operation of masked-language training."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Pace:
             settings.num_train_epochs,
             settings.seed,
         )
-        self.sentence = self.batch = 0.0
+        self.sentence = self.batch = self.masked_flop = 0.0
 
     def probe(
         self, needed: Sequence[Document], documents: Sequence[Document], tuples: Tuples, windows: Sequence[Window]
@@ -78,11 +79,11 @@ class Pace:
                 few = chosen[:FEW]
                 lengths = [size for own in self.sizes([documents[i] for i in few.tolist()]) for size in own]
                 self.batch += self.step(self.source.model, lengths) * self.size * tuples.shape[1] / len(few)
+        lengths = [len(window.ids) for window in windows[:WINDOWS]] or self.pieces(documents)
+        self.masked_flop = self.step(self.base, lengths) / training(self.base.shape, lengths)
         if windows:
-            lengths = [len(window.ids) for window in windows[:8]]
-            with_head = self.masking(lengths) / training(self.base.shape, lengths)
             n_windows = self.config.windows_per_batch if len(tuples) else self.size
-            self.batch += self.step(self.base, lengths) * with_head * n_windows / len(lengths)
+            self.batch += self.masked_flop * self.masking(lengths) * n_windows / len(lengths)
 
     def missing(self, documents: Sequence[Document]) -> list[str]:
         """The different sentences of those that are not stored."""
@@ -92,6 +93,11 @@ class Pace:
     def sizes(self, documents: Sequence[Document]) -> list[list[int]]:
         """The pieces of each document's sentences."""
         return [[len(text) for text in cut.texts] for cut in self.source.cut(documents)]
+
+    def pieces(self, documents: Sequence[Document]) -> list[int]:
+        """The lengths of some windows of these documents' pieces, as a masked loss would read them."""
+        cut = self.base.cut([Document("d", text=" ".join(d.sentences)) for d in documents[:WINDOWS]])
+        return masked_windows([len(one) for one in cut], self.config.window, self.base.window)[:WINDOWS]
 
     def step(self, model: Pretrained, lengths: Sequence[int]) -> float:
         """Seconds of forward, backward and optimiser of a model's blocks over random rows, the second time."""

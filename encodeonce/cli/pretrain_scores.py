@@ -6,6 +6,7 @@ Axes: M documents scored   Q tuples
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class HeldOut:
         else:
             vectors = by_live_sentences(method, self.source.cut(apart(self.documents, self.held)))
         found = {"sentences": triplet_accuracy(vectors, tuples), "sentences_centred": centred_share(vectors)}
-        few, inside = self._few()
+        few, inside = self._few
         if len(inside):
             plain = [Document(d.id, text=" ".join(d.sentences)) for d in few]
             vectors = by_pieces(method.blocks, [windows_of([cut], [""]) for cut in self.base.cut(plain)])
@@ -75,6 +76,7 @@ class HeldOut:
             found |= {"pieces_documents": len(few), "pieces_tuples": len(inside)}
         return found
 
+    @cached_property
     def _few(self) -> tuple[list[Document], np.ndarray]:
         """`token_documents` held-out documents, chosen by content, and tuples among them alone: as many as of all, or
         as there are; none where these have no partners."""

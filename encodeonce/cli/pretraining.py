@@ -119,7 +119,8 @@ class Job:
         untouched = scores.measured(method)
         result = fit(method, examples, {TASK: TripletScorer()}, self.settings, folder=self.folder / "train")
         self.seconds["train"] = result.seconds
-        ledger = Ledger(self.config, self.settings, self.base, self.source, self.seconds)
+        masked = plan.pace.masked_flop
+        ledger = Ledger(self.config, self.settings, self.base, self.source, self.seconds, masked)
         exported = export(method.blocks, self.base.path, self.folder / "encoder", method.head)
         self.side(method, exported.head is False)
         lower = None
@@ -139,7 +140,7 @@ class Job:
                 "trained": scores.measured(method),
             },
             "budget": self.config.budget,
-            "costs": ledger.of(material.train, examples, method, result.steps),
+            "costs": ledger.of(material.train, examples, method, result),
             "losses": [epoch["loss"] for epoch in result.epochs],
             "trace": method.trace,
             "export": {**exported.to_json(), "folder": "encoder"},
@@ -190,6 +191,8 @@ class Job:
         if not self.objective.of_documents:
             return Sample(np.zeros((0, 3), np.int64), SampleReport(0, 0, 0, 0, 0, (), 0, 0)), paths
         sample = sampled(documents, self.config, made.n, seed, made.shuffled)
+        if sample.report.drawn < made.n:
+            log.warning("%d tuples asked for; these documents have no more than %d", made.n, sample.report.drawn)
         log.info("tuples: %s", json.dumps({**sample.report.to_json(), "groups_without_partner": _named(sample)}))
         return sample, shuffled(paths, seed) if made.shuffled else paths
 
@@ -224,12 +227,18 @@ class Job:
     # the run
 
     def fill(self, documents: Sequence[Document]) -> None:
-        """Encode what is missing; its seconds are added to those of earlier calls of the same run."""
+        """Encode what is missing; its seconds are added to those of earlier calls of the same run, also of one that was
+        killed."""
         spent = self.folder / "encode.json"
         before = float(json.loads(spent.read_text())["seconds"]) if spent.is_file() else 0.0
-        done = encode(self.store, documents, self.source) if documents else None
-        self.seconds["encode"] = before + (done.seconds if done is not None and done.report.written else 0.0)
-        write_bytes(spent, json.dumps({"seconds": self.seconds["encode"]}).encode())
+
+        def note(seconds: float) -> None:
+            write_bytes(spent, json.dumps({"seconds": before + seconds}).encode())
+
+        done = encode(self.store, documents, self.source, note=note) if documents else None
+        seconds = done.seconds if done is not None and done.report.written else 0.0
+        self.seconds["encode"] = before + seconds
+        note(seconds)
 
     def method(self, plan: Planned) -> tuple[FastDoc, DocumentExamples, Taxonomy | None]:
         """The trainee and its examples."""
@@ -312,6 +321,8 @@ def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     that holds the same run, finished, is left as it is. RunError where it holds another run.
     """
     job = Job(config, folder)
+    for name in job.objective.idle(config.options):
+        log.warning("options.%s = %r: objective %r does not read it", name, config.options[name], config.objective)
     return job.finished() or job.train(job.planned())
 
 

@@ -5,7 +5,7 @@ Imports torch and the rooms below; a command imports this module when it runs, n
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,9 @@ __all__ = [
 ]
 
 log = logging.getLogger("encodeonce")
+
+NOTED = 5.0
+"""Seconds between two notes of how long an encoding pass has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +146,21 @@ def encode(
     *,
     max_bytes: int | None = None,
     part: tuple[int, int] = (0, 1),
+    note: Callable[[float], None] | None = None,
 ) -> Encoded:
-    """Fill the store and say what was done."""
+    """Fill the store and say what was done; `note` is told every few seconds how many have gone by."""
     from tqdm import tqdm
 
-    began = time.perf_counter()
+    began = told = time.perf_counter()
     with tqdm(unit=f" {store.spec.unit}s", unit_scale=True, desc="encode", disable=None, leave=False) as bar:
 
         def progress(done: int, total: int) -> None:
+            nonlocal told
             bar.total = total
             bar.update(done - bar.n)
+            if note is not None and time.perf_counter() - told > NOTED:
+                told = time.perf_counter()
+                note(told - began)
 
         report = store.fill(documents, model, max_bytes=max_bytes, part=part, progress=progress)
     return Encoded(report, time.perf_counter() - began, model.loaded)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> N
     assert set(report["costs"]["seconds"]) == set(report["costs"]["flops"]) == {"encode", "train", "total"}
     assert report["costs"]["visits"] == 48 * 3
     assert report["costs"]["masked_epoch_flops"] > report["costs"]["flops"]["train"]
+    for name, over in report["costs"]["masked_epoch_over"].items():
+        assert over["flops"] == report["costs"]["masked_epoch_flops"] / report["costs"]["flops"][name]
+        assert over["seconds"] > 0
     held = report["held_out"]
     assert 0 <= held["plain mean of sentence vectors"] <= 100
     assert {"sentences", "pieces", "sentences_centred"} <= set(held["trained"]) == set(held["untouched"])
@@ -68,6 +72,7 @@ def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> N
     Pretrained(tmp_path / "out/encoder").stack()
     again = run("pretrain", path, "-o", "out")
     assert "plain mean of sentence vectors" in again.stdout
+    assert "times training alone, which is what the paper counts" in again.stdout
     second = load_file(tmp_path / "out/encoder/model.safetensors")
     assert all(torch.equal(new[name], second[name]) for name in new), "a finished run is not trained again"
     assert json.loads((tmp_path / "out/report.json").read_text()) == report, "and its report stays"
@@ -101,6 +106,9 @@ def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: 
         (["sample.topic_levels=2", "objective=triplet"], 0, "reads no classes"),
         (["sample.rule=rouge", "sample.shuffled=true"], 0, "would be no control"),
         (["full=true", "objective=masked"], 0, "reads no sentences"),
+        (["options.margin='1'"], 0, "margin='1' must be a number"),
+        (["train.early_stopping_patience=2"], 0, "needs a dev part"),
+        (["data.held_out=0.999999"], 0, "holds all 60 documents out"),
         (["full=true", "pooling=cls"], 0, "trains on means of pieces; pooling = 'cls'"),
         (["full=true", "objective=probe", "budget=9s"], 0, "name the objective"),
         (["objective=maskt"], 0, "Did you mean 'masked'"),
@@ -159,6 +167,48 @@ def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+def test_an_encoding_pass_that_was_killed_goes_on_and_its_seconds_count(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards of sentences are small: what the first run stored is not encoded again."""
+    from encodeonce.cli import steps
+    from encodeonce.encoders.pooled import Pooled
+    from encodeonce.store import format
+
+    path, encode, done = config(tmp_path, tiny), Pooled.encode, 0
+
+    def stopping(self: Pooled, items: Any, layers: Any = "last") -> Any:
+        nonlocal done
+        for i, views in encode(self, items, layers):
+            if len(items[i]) and items[i].key in asked and done >= 20:
+                raise RuntimeError("stopped")
+            done += items[i].key in asked
+            yield i, views
+
+    monkeypatch.setattr(format, "SHARD_BYTES", 128 * 600)
+    monkeypatch.setattr(steps, "NOTED", 0.0)
+    from encodeonce.cli.config import load
+    from encodeonce.cli.pretrain_config import PretrainConfig
+    from encodeonce.cli.pretraining import Job
+
+    material = Job(load(path, (), model=PretrainConfig), tmp_path / "plan").read[0]
+    asked = {document.key_in("sentence") for document in (*material.train, *material.held_out)}
+    with monkeypatch.context() as patch:
+        patch.setattr(Pooled, "encode", stopping)
+        run("pretrain", path, "-o", "out", code=1)
+    noted = json.loads((tmp_path / "out/encode.json").read_text())["seconds"]
+    stored = len(list((tmp_path / "sentences").glob("*.safetensors")))
+    assert noted > 0
+    assert stored > 2
+    report = json.loads(run("pretrain", path, "-o", "out", "--json").stdout)
+    assert report["costs"]["seconds"]["encode"] >= round(noted, 2)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    whole = json.loads(run("pretrain", path, "-o", "whole", "--set", "store=other", "--json").stdout)
+    assert whole["held_out"] == report["held_out"]
+    assert len(list((tmp_path / "other").glob("*.safetensors"))) == 1
+
+
 def test_masked_and_combined_with_a_checkpoint_that_has_its_head(run: Run, tiny: Path, tmp_path: Path) -> None:
     from transformers import AutoConfig, BertForMaskedLM
 
@@ -175,6 +225,13 @@ def test_masked_and_combined_with_a_checkpoint_that_has_its_head(run: Run, tiny:
         assert report["tuples"] == (48 if objective == "combined" else 0)
         assert "masked" in report["trace"][0]
         assert report["costs"]["flops"]["train"] > 0
+        more = ("train.num_train_epochs=2", "train.gradient_accumulation_steps=3", "token_documents=0")
+        sets = [part for one in more for part in ("--set", one)]
+        twice = json.loads(run("pretrain", path, "-o", "2", "--set", f"objective={objective}", *sets, "--json").stdout)
+        shutil.rmtree(tmp_path / "2")
+        once, both = (one["costs"]["flops"]["train"] for one in (report, twice))
+        padded = [1 - one["costs"]["positions"]["padded_share"] for one in (report, twice)]
+        assert both * padded[1] == pytest.approx(2 * once * padded[0], rel=0.02), "what is read twice costs twice"
     budget = f"{report['costs']['masked_epoch_flops'] / 2e12:.9f}TFLOP"
     half = json.loads(
         run("pretrain", path, "-o", "half", "--set", "objective=masked", "--budget", budget, "--json").stdout

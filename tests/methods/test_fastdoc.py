@@ -383,6 +383,21 @@ def test_settings_that_cannot_be_are_refused(checkpoint: Checkpoint) -> None:
         Objective.named("tripel")
     with pytest.raises(ConfigError, match=r"objective has no 'marginn'\. Did you mean 'margin'"):
         Objective.named("both", marginn=2)
+    for name, value, rule in (
+        ("margin", "1", "a number"),
+        ("lora", 1.5, "a whole number"),
+        ("lora", True, "a whole number"),
+        ("whole_words", "yes", "true or false"),
+        ("triplet", 3, "true or false"),
+        ("scale", 2, "a string"),
+    ):
+        with pytest.raises(ConfigError, match=f"{name}={value!r} must be {rule}"):
+            Objective.named("both", **{name: value})
+    for name in ("lora", "head_hidden", "lora_alpha"):
+        with pytest.raises(ConfigError, match=r"lora=.* and head_hidden=.* must be 0"):
+            Objective.named("both", **{name: -1})
+    assert Objective.named("both", margin=2).margin == 2
+    assert Objective.named("triplet").idle(["reduction", "far", "lora_alpha", "margin"]) == ["reduction", "lora_alpha"]
     with pytest.raises(ConfigError, match="nothing to train on"):
         Objective(triplet=False, hierarchy=False)
     with pytest.raises(ConfigError, match="needs padded=True"):

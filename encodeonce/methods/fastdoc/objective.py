@@ -1,6 +1,6 @@
 """What is trained on: the named objectives and their settings (FastDoc; spec A2, A6, A10)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -27,6 +27,23 @@ CHOICES = {
     "scale": ("", "token"),
     "compute": COMPUTE,
 }
+
+KINDS: Mapping[type, tuple[str, Any]] = {
+    bool: ("true or false", bool),
+    int: ("a whole number", int),
+    float: ("a number", (int, float)),
+    str: ("a string", str),
+}
+"""Kind of a default -> what values of it are called, and what they may be."""
+
+READERS: Mapping[str, tuple[str, ...]] = {
+    "triplet": ("margin", "triplet_on"),
+    "hierarchy": ("reduction", "head_hidden"),
+    "masked": ("probability", "whole_words", "new_head"),
+    "of_documents": ("projection", "scale", "padded"),
+    "lora": ("lora_alpha",),
+}
+"""What has to be on -> settings that nothing else reads."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +95,39 @@ class Objective:
                 f"margin={self.margin} must be positive, far={self.far} in [0, 1), probability={self.probability} in "
                 "(0, 1)."
             )
+        if self.lora < 0 or self.head_hidden < 0 or self.lora_alpha <= 0:
+            raise ConfigError(
+                f"lora={self.lora} and head_hidden={self.head_hidden} must be 0 (none) or more, lora_alpha="
+                f"{self.lora_alpha} greater than 0."
+            )
 
     @classmethod
     def named(cls, name: str, **changes: Any) -> "Objective":
-        """The objective of that name; ConfigError for a name or a setting that is unknown."""
+        """The objective of that name; ConfigError for a name or a setting that is unknown, and for a value of another
+        kind, as a config file may hold it."""
         if name not in OBJECTIVES:
             known = list(OBJECTIVES)
             raise ConfigError(f"objective {name!r} is not known. There is: {', '.join(known)}.{nearest(name, known)}")
-        allowed = [field.name for field in fields(cls)]
-        for key in changes:
-            if key not in allowed:
-                raise ConfigError(f"objective has no {key!r}.{nearest(key, allowed)} It takes: {', '.join(allowed)}.")
+        defaults: dict[str, Any] = {field.name: field.default for field in fields(cls)}
+        for key, value in changes.items():
+            if key not in defaults:
+                known = list(defaults)
+                raise ConfigError(f"objective has no {key!r}.{nearest(key, known)} It takes: {', '.join(known)}.")
+            called, kinds = KINDS[type(defaults[key])]
+            if not isinstance(value, kinds) or isinstance(value, bool) != (kinds is bool):
+                raise ConfigError(f"{key}={value!r} must be {called}.")
+        changes = {key: type(defaults[key])(value) for key, value in changes.items()}  # a whole number is a number too
         return cls(**{**OBJECTIVES[name], **changes})
 
     @property
     def of_documents(self) -> bool:
         """Whether there is a loss over document vectors."""
         return self.triplet or self.hierarchy
+
+    def idle(self, names: Iterable[str]) -> list[str]:
+        """Those of these settings that this objective does not read."""
+        unread = [name for part, own in READERS.items() if not getattr(self, part) for name in own]
+        return [name for name in names if name in unread]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
