@@ -23,11 +23,13 @@ from ._files import text_of
 __all__ = [
     "Mapped",
     "Taxonomy",
+    "last_name",
     "last_nodes",
     "map_categories",
     "map_category",
     "names_of",
     "path_of",
+    "read_codes",
     "read_taxonomy",
     "spelled",
 ]
@@ -36,6 +38,7 @@ Path_ = tuple[str, ...]
 SEPARATOR = ">"
 """Between the nodes of a path that is written as one string."""
 
+_NUMBERED = re.compile(r"(?:(\d+)\s+-\s+)?(.*)")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -122,11 +125,22 @@ class Taxonomy:
 def read_taxonomy(path: str | Path) -> list[Path_]:
     """Every path of a taxonomy file, each once, in the file's order; `.gz` is seen through.
 
-    Three forms: a text line a path with " > " between nodes and maybe an "id - " before (Google's product taxonomy);
-    a tsv with columns `group`, `archive`, `name` (arXiv's) or `level`, `code`, `label`, `parent` (EuroVoc's); a JSON
-    object name -> list of nodes (what FastDoc's authors published). Raises DataError with file:line.
+    Three forms: a text line a path with " > " between nodes and maybe an "id - " before (Google's product taxonomy); a
+    tsv with columns `group`, `archive`, `name` and perhaps `category` (arXiv's) or `level`, `code`, `label`, `parent`
+    (EuroVoc's); a JSON object name -> list of nodes (what FastDoc's authors published). Raises DataError with
+    file:line.
     """
-    path = Path(path)
+    return list(dict.fromkeys(nodes for _, nodes in _entries(Path(path))))
+
+
+def read_codes(path: str | Path) -> dict[str, Path_]:
+    """What a taxonomy file calls its paths beside their names: the ids of Google's list, arXiv's `category` ("cs.CL"),
+    EuroVoc's `code`, the category names of the authors' JSON. Empty where it has none. Raises as `read_taxonomy`."""
+    return {code: nodes for code, nodes in _entries(Path(path)) if code}
+
+
+def _entries(path: Path) -> list[tuple[str, Path_]]:
+    """(code, path) of every entry, in order; "" for no code."""
     text = text_of(path)
     suffix = Path(str(path).removesuffix(".gz")).suffix
     if suffix == ".json":
@@ -135,14 +149,14 @@ def read_taxonomy(path: str | Path) -> list[Path_]:
         found = _of_table(text, path)
     else:
         lines = [line.strip() for line in text.split("\n")]
-        named = [re.sub(r"^\d+\s+-\s+", "", line) for line in lines if line and not line.startswith("#")]
-        found = [tuple(part.strip() for part in line.split(SEPARATOR)) for line in named]
+        cut = [_NUMBERED.fullmatch(line) for line in lines if line and not line.startswith("#")]
+        found = [(one[1] or "", tuple(part.strip() for part in one[2].split(SEPARATOR))) for one in cut if one]
     if not found:
         raise DataError(f"{path}: no path in it.")
-    return list(dict.fromkeys(found))
+    return found
 
 
-def _of_json(text: str, path: Path) -> list[Path_]:
+def _of_json(text: str, path: Path) -> list[tuple[str, Path_]]:
     try:
         values = json.loads(text)
     except json.JSONDecodeError as problem:
@@ -154,17 +168,22 @@ def _of_json(text: str, path: Path) -> list[Path_]:
     )
     if bad is not None:
         raise DataError(f"{path}: {bad!r} is no list of nodes from the root.")
-    return [tuple(nodes) for nodes in values.values() if nodes]
+    if any(re.fullmatch(r"level_\d+", name) for name in values):
+        raise DataError(
+            f"{path}: lists of what is at {', '.join(values)}, without parents, so there are no paths in it. Give a "
+            "table with columns code, label, parent."
+        )
+    return [(name, tuple(nodes)) for name, nodes in values.items() if nodes]
 
 
-def _of_table(text: str, path: Path) -> list[Path_]:
+def _of_table(text: str, path: Path) -> list[tuple[str, Path_]]:
     rows = list(csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE))
     columns = set(rows[0]) if rows else set()
     short = next((n for n, row in enumerate(rows, 2) if None in row.values()), None)
     if short is not None:
         raise DataError(f"{path}:{short}: fewer values than the header has columns.")
     if {"group", "archive", "name"} <= columns:
-        return [(row["group"], row["archive"], row["name"]) for row in rows]
+        return [(row.get("category", ""), (row["group"], row["archive"], row["name"])) for row in rows]
     if not {"code", "label", "parent"} <= columns:
         raise DataError(f"{path}:1: columns {sorted(columns)}; it needs group, archive, name or code, label, parent.")
     known = {row["code"]: row for row in rows}
@@ -175,7 +194,7 @@ def _of_table(text: str, path: Path) -> list[Path_]:
             seen.add(code)
             nodes.append(known[code]["label"])
             code = known[code]["parent"]
-        found.append(tuple(reversed(nodes)))
+        found.append((row["code"], tuple(reversed(nodes))))
     return found
 
 
@@ -192,36 +211,79 @@ class Mapped:
 Embed = Callable[[str], Float[np.ndarray, " V"] | None] | Mapping[str, Float[np.ndarray, " V"]]
 
 
-def map_category(category: str, leaves: Sequence[Path_], embed: Embed, min_cos: float | None = None) -> Mapped:
-    """The leaf that a category name belongs to (spec A8): of the same name, else of the nearest last two nodes.
+def map_category(
+    category: str,
+    leaves: Sequence[Path_],
+    embed: Embed,
+    min_cos: float | None = None,
+    codes: Mapping[str, Path_] | None = None,
+) -> Mapped:
+    """The leaf that a category belongs to (spec A8): of the same name, else of the nearest last two nodes.
 
-    `embed` gives a word's vector (None, or absent: unknown, skipped) or, as a function, a sentence encoder's vector of
-    the whole string. Names are lower-cased and cut at everything but letters (`spelled`); ties go to the earlier leaf.
-    Where no word is known, or the cosine is under `min_cos`, the leaf is the empty path.
+    A category is a name, a whole path ("A > B > C"), or one of `codes` (`read_codes`). A path that the leaves have is
+    that leaf; of any other its last name counts, and of several leaves of this name the one with most of the path's
+    names. `embed` gives a word's vector (None, or absent: unknown, skipped) or, as a function, a sentence encoder's
+    vector of the whole name. Names are lower-cased and cut at everything but letters (`spelled`); ties go to the
+    earlier leaf. Where no word is known, or the cosine is under `min_cos`, the leaf is the empty path.
     """
-    return map_categories([category], leaves, embed, min_cos)[0]
+    return map_categories([category], leaves, embed, min_cos, codes)[0]
 
 
 def map_categories(
-    categories: Sequence[str], leaves: Sequence[Path_], embed: Embed, min_cos: float | None = None
+    categories: Sequence[str],
+    leaves: Sequence[Path_],
+    embed: Embed,
+    min_cos: float | None = None,
+    codes: Mapping[str, Path_] | None = None,
 ) -> list[Mapped]:
     """`map_category` of each, the leaves embedded once."""
     if not leaves:
         raise ConfigError("no leaves to map a category to: read_taxonomy(path) gives those of a file.")
-    named = {spelled(leaf[-1]): leaf for leaf in reversed(leaves)}
-    asked = [name for name in dict.fromkeys(categories) if spelled(name) not in named]
+    known_as = _Names(leaves, codes or {})
+    found: dict[str, Mapped] = {}
+    for name in categories:
+        leaf = known_as.leaf(name)
+        if leaf is not None:
+            found[name] = Mapped(name, leaf, 1.0, True)
+    asked = [name for name in dict.fromkeys(categories) if name not in found]
     vectors = [_mean(last_nodes(leaf), embed) for leaf in leaves] if asked else []
     known = {n: vector for n, vector in enumerate(vectors) if vector is not None}
     places, table = list(known), np.stack(list(known.values())) if known else np.zeros((0, 0))
-    found = {name: Mapped(name, named[spelled(name)], 1.0, True) for name in categories if spelled(name) in named}
     for name in asked:
-        query = _mean(name, embed)
+        query = _mean(last_name(name), embed)
         cosines = (table * query).sum(1) if query is not None and known else np.zeros(0)
         best = int(cosines.argmax()) if len(cosines) else -1
         near = float(cosines[best]) if best >= 0 else 0.0
         far = best < 0 or (min_cos is not None and near < min_cos)
         found[name] = Mapped(name, () if far else leaves[places[best]], near, False)
     return [found[name] for name in categories]
+
+
+class _Names:
+    """Leaves by whole path, by code and by name."""
+
+    def __init__(self, leaves: Sequence[Path_], codes: Mapping[str, Path_]) -> None:
+        self.whole = {tuple(map(spelled, leaf)): leaf for leaf in reversed(leaves)}
+        self.codes = {code.lower(): leaf for code, leaf in codes.items()}
+        self.named: dict[str, list[Path_]] = {}
+        for leaf in leaves:
+            self.named.setdefault(spelled(leaf[-1]), []).append(leaf)
+
+    def leaf(self, category: str) -> Path_ | None:
+        """None where nothing is called so."""
+        nodes = tuple(map(spelled, category.split(SEPARATOR)))
+        if len(nodes) > 1 and nodes in self.whole:
+            return self.whole[nodes]
+        last = last_name(category)
+        if last.lower() in self.codes:
+            return self.codes[last.lower()]
+        alike = self.named.get(spelled(last), ())
+        return max(alike, key=lambda leaf: len(set(nodes) & set(map(spelled, leaf))), default=None)
+
+
+def last_name(category: str) -> str:
+    """Of a path that is written as one string the last node's name; of a name itself."""
+    return category.rsplit(SEPARATOR, 1)[-1].strip()
 
 
 def spelled(name: str) -> str:

@@ -299,8 +299,17 @@ def test_categories_are_put_into_a_taxonomy(run: Run, tiny: Path, tmp_path: Path
     given += ["--set", "data.min_cosine=1.5"]
     done = run("pretrain", path, "-o", "far", *given, "--json")
     far = json.loads(done.stdout)
-    assert "2 categories, 1 of them a leaf's name, 1 nowhere: HOUSE" in done.stderr
+    assert "2 categories, 1 of them a leaf's path, code or name, 1 nowhere: HOUSE" in done.stderr
     assert far["taxonomy"][0]["classes"] == 1
+    (tmp_path / "t.txt").write_text("7 - Cat > Bird > Dog\n9 - The > House\n", encoding="utf-8")
+    own = ("sample.rule=category", "sample.field=")
+    sets = [part for one in own for part in ("--set", one)]
+    done = run("pretrain", path, "-o", "known", *given[:2], *sets, "--json")
+    assert "2 categories, 2 of them" in done.stderr
+    assert {tuple(one["leaf"]) for one in json.loads(done.stdout)["mapped"]} == {
+        ("Cat", "Bird", "Dog"),
+        ("The", "House"),
+    }
 
 
 def test_whole_documents_beyond_the_positions(run: Run, tiny: Path, tmp_path: Path) -> None:

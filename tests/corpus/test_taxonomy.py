@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from encodeonce.corpus import read
-from encodeonce.corpus.taxonomy import Taxonomy, map_categories, map_category, names_of, path_of, read_taxonomy
+from encodeonce.corpus.taxonomy import (
+    Taxonomy,
+    map_categories,
+    map_category,
+    names_of,
+    path_of,
+    read_codes,
+    read_taxonomy,
+)
 from encodeonce.corpus.text import sentences, with_sentences
 from encodeonce.errors import DataError
 from encodeonce.types import Document
@@ -55,8 +63,18 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
     assert ("Computer Science", "Computer Science", "Robotics") in arxiv
     eurovoc = read_taxonomy(folder / "eurovoc_observed.tsv")
     assert max(map(len, eurovoc)) > 1
+    codes = read_codes(folder / "arxiv_categories.tsv")
+    assert codes["cs.RO"] == ("Computer Science", "Computer Science", "Robotics")
+    assert set(codes.values()) == set(arxiv)
+    assert read_codes(folder / "eurovoc_observed.tsv")["04"] == ("POLITICS",)
+    published = read_codes(folder / "fastdoc_product_hierarchy.json")
+    assert published["air compressor"][0] == "Sporting Goods"
+    assert read_codes(folder / "google_product_taxonomy.txt") == {}
+    with pytest.raises(DataError, match=r"level_1, level_2, .* without parents"):
+        read_taxonomy(folder / "eurovoc_levels_multi_eurlex.json.gz")
     (tmp_path / "g.txt.gz").write_bytes(gzip.compress(b"# v1\n12 - A\n13 - A > B\n"))
     assert read_taxonomy(tmp_path / "g.txt.gz") == [("A",), ("A", "B")]
+    assert read_codes(tmp_path / "g.txt.gz") == {"12": ("A",), "13": ("A", "B")}
     for name, text, message in (
         ("e.txt", "# only a comment\n", "no path"),
         ("j.json", json.dumps({"a": "b"}), "'a' is no list"),
@@ -87,6 +105,24 @@ def test_a_category_goes_to_its_name_or_to_the_nearest_last_two_nodes() -> None:
     several = map_categories(["nothing", "GAS grill", "grill", "grill"], leaves, embed)
     assert several == [map_category(name, leaves, embed) for name in ("nothing", "GAS grill", "grill", "grill")]
     assert map_category("gas grill", leaves, lambda text: np.array([len(text), 1.0])).exact
+
+
+def test_a_category_may_be_a_whole_path_or_a_code(shared: Path) -> None:
+    """Each document of the arXiv set names its category by code and by path: both lead to the same leaf, unembedded."""
+    folder = shared / "data/docs"
+    leaves, codes = (read(folder / "taxonomies/arxiv_categories.tsv") for read in (read_taxonomy, read_codes))
+    with gzip.open(folder / "arxiv/docs.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    due = {row["primary_category"]: tuple(row["category_path"]) for row in rows}
+    assert len(due) > 100
+    by_code = map_categories(list(due), leaves, {}, codes=codes)
+    assert {one.category: one.leaf for one in by_code} == due
+    by_path = map_categories([" > ".join(path) for path in due.values()], leaves, {})
+    assert [one.leaf for one in by_path] == list(due.values())
+    several = [("Toys", "Accessories"), ("Cameras", "Accessories"), ("Cameras", "Accessories", "Bags")]
+    assert map_category("Photo > Cameras > accessories", several, {}).leaf == several[1]
+    assert map_category("accessories", several, {}).leaf == several[0], "of equal ones the earlier"
+    assert map_category("Toys > Bags", several, {}).leaf == several[2]
 
 
 def test_a_folder_of_texts_is_documents_with_its_folders_as_path(tmp_path: Path) -> None:
