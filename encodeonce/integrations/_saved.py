@@ -79,10 +79,11 @@ def is_estimator(folder: Path) -> bool:
 
 def refuse_other(folder: Path) -> None:
     """RunError where the folder holds something else, such as a checkpoint, whose files would be lost."""
-    if (folder / "config.json").exists() and not is_estimator(folder):
+    there = [name for name in ("config.json", "model.safetensors") if (folder / name).exists()]
+    if there and not is_estimator(folder):
         raise RunError(
-            f"{folder} holds something else than a few-shot estimator, whose config.json and model.safetensors would be"
-            " lost. Choose another folder."
+            f"{folder} holds something else than a few-shot estimator, whose {' and '.join(there)} would be lost. "
+            "Choose another folder."
         )
 
 

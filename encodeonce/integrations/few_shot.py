@@ -153,7 +153,8 @@ class FewShot:
         """Try, choose, and train on all labels. Pairs of texts are given as two-tuples, labels as any sortable values.
 
         Raises DataError where texts and labels differ in number, for a missing label, for a single class, for a class
-        without two different examples, for an empty text, and where single texts and pairs cannot be compared;
+        without two different examples, for an empty text, where single texts and pairs cannot be compared, and where
+        texts are too long for a method that was named;
         ConfigError for an unknown method, for one that needs unlabelled texts where there is none, and for a number out
         of range; TooFewVectors where the unlabelled texts are fewer than the neighbours asked for.
         """
@@ -165,7 +166,7 @@ class FewShot:
         check_classes(documents, index, self.classes_.tolist())
         corpus = as_documents(unlabelled, "unlabelled text")
         self.pairs_, self.column_ = bool(documents[0].pair), "label"
-        names = self._names(corpus)
+        names = self._fitting(self._names(corpus), documents, index)
         self._asking = None if self.prompt is None else prompt_of(self.model, self.prompt)
         if self._asking is not None:
             self._prompter = prompter_for(self.model, self._asking, self.classes_.tolist(), self.pairs_)
@@ -315,6 +316,27 @@ class FewShot:
                 f"{compared[0]!r} cannot compare the two. Give unlabelled {MANY[self.pairs_]}, or name other methods."
             )
         return names
+
+    def _fitting(
+        self, names: Sequence[str], documents: Sequence[Document], index: Int[np.ndarray, " N"]
+    ) -> Sequence[str]:
+        """The methods less those that read a text whole, where fewer than two texts of a class fit the window: said if
+        the methods are the default ones, DataError for one that was named."""
+        whole = [name for name in names if name == "finetune" or name in FUSED]
+        if not whole:
+            return names
+        counts = np.bincount(index[fits_window(self.model, documents)], minlength=len(self.classes_))
+        poorest = int(counts.argmin())
+        if counts[poorest] > 1:
+            return names
+        found = (
+            f"{counts[poorest]} texts of class {self.classes_.tolist()[poorest]!r} fit the {self.model.window} pieces "
+            "that the encoder reads at once, and two must"
+        )
+        if tuple(self.methods) != METHODS:
+            raise DataError(f"method {whole[0]!r}: {found}. Shorten the texts, or leave the method out.")
+        log.warning("%s not tried: %s", ", ".join(whole), found)
+        return [name for name in names if name not in whole]
 
     def _check_corpus(self, names: Sequence[str], documents: Sequence[Document], corpus: Sequence[Document]) -> None:
         """TooFewVectors where a method would find too few unlabelled texts that are not a labelled one's copies."""

@@ -116,6 +116,19 @@ def test_texts_over_the_window_are_answered_by_the_other_methods(
     assert model.predict([long]).tolist() == ["animals"]
 
 
+def test_where_a_class_is_too_long_to_be_fine_tuned_on_it_is_said_or_refused(
+    encoder: Pretrained, labelled: Texts, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts, labels = labelled
+    long = [f"{text} " * encoder.window if label == "places" else text for text, label in zip(*labelled, strict=True)]
+    model = estimator(encoder).fit(long, labels)
+    assert "finetune not tried: 0 texts of class 'places' fit the" in caplog.text
+    assert [one.name for one in model.tried_] == ["probe", "layers", "mixture"]
+    for names in (("probe", "finetune"), ("add",)):
+        with pytest.raises(DataError, match=f"method '{names[-1]}': 0 texts of class 'places' fit the .* two must"):
+            estimator(encoder, methods=names).fit(long, labels, unlabelled=texts)
+
+
 def test_scikit_learns_conventions(encoder: Pretrained) -> None:
     model = estimator(encoder, folds=3)
     copy = type(model)(**model.get_params())
@@ -219,6 +232,10 @@ def test_another_folder_is_not_overwritten(encoder: Pretrained, labelled: Texts,
     with pytest.raises(RunError, match="holds something else than a few-shot estimator"):
         model.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    (tmp_path / "config.json").rename(tmp_path / "model.safetensors")
+    with pytest.raises(RunError, match=r"whose model.safetensors would be lost"):
+        model.save(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
     model.save(tmp_path / "kept")
     model.save(tmp_path / "kept")
 
