@@ -3,7 +3,7 @@
 from .batch import Batch, Choice
 from .cut import Cut
 from .encodings import Encodings
-from .examples import Examples, Source, Supervised
+from .examples import Examples, Source, Supervised, warn_unseen
 from .laid_out import LaidOut
 from .plan import count_by_pieces, planned, planned_by_pieces
 
@@ -19,4 +19,5 @@ __all__ = [
     "count_by_pieces",
     "planned",
     "planned_by_pieces",
+    "warn_unseen",
 ]

@@ -211,7 +211,7 @@ class Examples:
                 raise DataError(f"{place}: a pair of texts has no words to label; only tasks of whole items read it.")
         gold = {task.name: tuple(task.gold(documents)) for task in tasks}
         for task in tasks:
-            _warn_unseen(task, gold[task.name], split)
+            warn_unseen(task, gold[task.name], split)
         units = {task.name: Units.of(task, gold[task.name]) for task in tasks}
         return cls(source, places, keys, index, np.asarray(source.rows(index), dtype=np.int64), words, gold, units)
 
@@ -229,7 +229,8 @@ class Examples:
         }
 
 
-def _warn_unseen(task: Supervised, gold: Sequence[Any], split: str) -> None:
+def warn_unseen(task: Supervised, gold: Sequence[Any], split: str) -> None:
+    """One warning that lists the labels of `gold` which the task did not learn, with their counts."""
     unseen = Counter(label for value in gold for label in task.unseen(value))
     if unseen:
         listed = ", ".join(f"{label!r} ({count})" for label, count in sorted(unseen.items()))

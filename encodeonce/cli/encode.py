@@ -35,7 +35,7 @@ __all__ = ["encode"]
 )
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), help="Pieces to a sentence or text.  [default: mean]")
 @click.option("--normalize", is_flag=True, help="Scale each sentence or text to length 1.")
-@click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be written, or that there is no room; write nothing.")
 @click.option("--max-gb", type=float, help="Refuse before writing if the store would become larger (10^9 bytes).")
 @click.option("--num-shards", type=click.IntRange(min=1), default=1, help="Jobs that fill this store together.")
 @click.option("--shard-index", type=click.IntRange(min=0), default=0, help="This job's number, from 0.")
@@ -81,7 +81,7 @@ def encode(
         chosen["layers"] = "last"
     config = _config(files, chosen, format, columns, changes)
     from ..encoders.pooled import Pooled
-    from ..store import Store
+    from ..store import Store, check_room
     from . import steps
 
     pieces = steps.pretrained(config)
@@ -92,12 +92,13 @@ def encode(
         documents = steps.with_rows(documents, unit)
     spec = steps.spec_of(config, model, dry=dry_run)
     path = Path(config.store)
+    max_bytes = None if max_gb is None else int(max_gb * 1e9)
     if dry_run:
         plan = steps.planned(path, spec, documents, model)
         click.echo(json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan))
+        check_room(path, plan.missing, plan.rows, plan.bytes, max_bytes)
         return
     opened = Store.open(path, spec)
-    max_bytes = None if max_gb is None else int(max_gb * 1e9)
     done = steps.encode(opened, documents, model, max_bytes=max_bytes, part=(shard_index, num_shards))
     click.echo(json.dumps({"store": config.store, **done.to_json()}) if as_json else _done_text(config, spec, done))
 

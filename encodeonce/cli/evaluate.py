@@ -41,6 +41,7 @@ def evaluate(
 
     With --json, prints a list of results rows: one a task and metric.
     """
+    from ..batching import warn_unseen
     from ..report.results import command_line
     from ..report.table import aligned, shown
     from .running import parts_of, predictor_of
@@ -51,6 +52,8 @@ def evaluate(
     documents = [part for own in parts for part in own]
     tasks = predictor.run.tasks
     gold = {task.name: task.gold(documents) for task in tasks}
+    for task in tasks:
+        warn_unseen(task, gold[task.name], split)
     began = time.perf_counter()
     answers = predictor.predict(documents)
     seconds = time.perf_counter() - began

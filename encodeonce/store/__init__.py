@@ -6,7 +6,7 @@ from .removal import Removal, keep_only
 from .search import Search
 from .stored import Stored
 from .upkeep import gc, info, ls, verify
-from .writer import FillReport, Source
+from .writer import FillReport, Source, check_room
 
 __all__ = [
     "FillReport",
@@ -15,6 +15,7 @@ __all__ = [
     "Source",
     "Store",
     "Stored",
+    "check_room",
     "estimate",
     "gc",
     "info",

@@ -43,6 +43,12 @@ def read_spec(folder: Path) -> Spec:
         raise CorruptStore(f"{folder / 'store.json'} holds no Spec: {problem}") from None
 
 
+def _nothing_yet(folder: Path) -> str:
+    """A next step where a store was begun and never filled, because it would have become too large for instance."""
+    holds = [path.name for path in folder.iterdir() if path.name != "store.json"]
+    return "" if holds else f" It holds nothing yet: to begin anew, delete {folder / 'store.json'}."
+
+
 def compare(folder: Path, stored: Spec, asked: Spec) -> tuple[int, ...]:
     """The layers to read; SpecMismatch with every difference where the store was made by something else."""
     if set(asked.layers) <= set(stored.layers):
@@ -53,6 +59,6 @@ def compare(folder: Path, stored: Spec, asked: Spec) -> tuple[int, ...]:
         lines = "\n".join(f"  {line}" for line in differences)
         raise SpecMismatch(
             f"{folder} was made by something else (here: what you ask for; there: the store, by {stored.encoder}):\n"
-            f"{lines}\nAsk for what the store holds, or encode into another folder."
+            f"{lines}\nAsk for what the store holds, or encode into another folder.{_nothing_yet(folder)}"
         )
     return asked.layers

@@ -17,7 +17,7 @@ from ..errors import ConfigError, NotStored, StoreError
 from ..nn.packed import Packed
 from ..types import Document, Encoding, Spec
 from .claim import remove_unheld
-from .format import estimate, key_bytes, manifest_names, usual_shard
+from .format import estimate, key_bytes, manifest_names, shard_size, usual_shard
 from .lookup import Lookup
 from .opening import compare, create, read_spec, refuse_other_content
 from .quantise import TORCH
@@ -204,7 +204,9 @@ class Store:
         if missing:
             items = dict(zip(missing, cut_items([documents[p] for p in missing], source, self.spec.unit), strict=True))
             jobs = self._jobs(keys, found, items, shard_bytes, part)
-            check_room(self.path, self.spec, jobs, max_bytes)
+            sizes = [(len(job.items), job.rows) for job in jobs]
+            needed = sum(shard_size(self.spec, items, rows) for items, rows in sizes)
+            check_room(self.path, sum(n for n, _ in sizes), sum(rows for _, rows in sizes), needed, max_bytes)
         written, nbytes = fill_shards(self.path, self.spec, jobs, source, progress)
         self.refresh()
         done = [item.pieces for job in written for item in job.items]

@@ -30,11 +30,11 @@ from ..costs import item_bytes
 from ..errors import ConfigError, StoreError, StoreFull
 from ..types import Document, Spec
 from .claim import Claim, is_held, room_for, write_atomically
-from .format import Layout, Manifest, key_bytes, shard_name, shard_size
+from .format import Layout, Manifest, key_bytes, shard_name
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 from .shard import Shard
 
-__all__ = ["FillReport", "Item", "Source", "Uncoded", "fill_shards", "plan"]
+__all__ = ["FillReport", "Item", "Job", "Source", "Uncoded", "check_room", "fill_shards", "plan"]
 
 log = logging.getLogger("encodeonce")
 
@@ -126,18 +126,20 @@ def plan(lengths: Sequence[int], spec: Spec, shard_bytes: int) -> list[range]:
     return runs
 
 
-def check_room(folder: Path, spec: Spec, jobs: Sequence[Job], max_bytes: int | None) -> None:
-    """StoreFull before the first byte where what is to come passes the cap or the disk."""
-    items, rows = sum(len(job.items) for job in jobs), sum(job.rows for job in jobs)
-    needed = sum(shard_size(spec, len(job.items), job.rows) for job in jobs)
-    held = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+def check_room(folder: Path, items: int, rows: int, needed: int, max_bytes: int | None) -> None:
+    """StoreFull where so many items and rows, `needed` bytes on disk, pass the cap of the store or the disk's room.
+
+    The store need not exist yet.
+    """
+    held = sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) if folder.is_dir() else 0
     what = f"{items:,} items ({rows:,} rows) need {needed:,} bytes"
     if max_bytes is not None and held + needed > max_bytes:
         raise StoreFull(
             f"{folder}: {what} beside the {held:,} stored, over max_bytes={max_bytes:,}. Raise it, store fewer layers, "
             "or use dtype='int8'. Nothing was written."
         )
-    free = shutil.disk_usage(folder).free
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    free = shutil.disk_usage(there).free
     if needed > free:
         raise StoreFull(
             f"{folder}: {what}; the disk has {free:,} free. Free space, store fewer layers, or use dtype='int8'. "

@@ -48,6 +48,18 @@ def test_dry_run_counts_exactly_and_writes_nothing(run: Run, tiny: Path, corpus:
     assert "Nothing was written." in run("encode", "-e", tiny, "-o", "t", corpus / "dev.conllu", "--dry-run").stdout
 
 
+def test_a_dry_run_looks_at_the_cap_too(run: Run, tiny: Path, corpus: Path, tmp_path: Path) -> None:
+    asked = ("encode", "-e", tiny, "-o", "s", corpus / "train.conllu", "--max-gb", "0.00001")
+    tried = run(*asked, "--dry-run", code=1)
+    assert "Nothing was written." in tried.stdout
+    assert tried.stderr.strip().endswith(
+        "over max_bytes=10,000. Raise it, store fewer layers, or use dtype='int8'. " + "Nothing was written."
+    )
+    assert not (tmp_path / "s").exists()
+    assert run(*asked, code=1).stderr.split("need")[0] == tried.stderr.split("need")[0]
+    assert "It holds nothing yet" in run(*asked[:-2], "--dtype", "int8", code=1).stderr
+
+
 def test_a_config_names_files_store_and_encoder(run: Run, config: Path, tmp_path: Path) -> None:
     done = encoded(run, config, "--set", "layers=[1, 2]", "--dtype", "fp32")
     assert done["asked"] == 84

@@ -109,6 +109,14 @@ def test_evaluate_gives_what_training_measured(run: Run, trained: Path, corpus: 
     assert "from the store" in run("evaluate", trained / "run", corpus / "test.conllu").stderr
 
 
+def test_evaluate_lists_labels_that_training_never_saw(run: Run, trained: Path, corpus: Path, tmp_path: Path) -> None:
+    text = (corpus / "test.conllu").read_text()
+    (tmp_path / "other.conllu").write_text(text.replace("\tADV\t", "\tPART\t"))
+    said = run("evaluate", trained / "run", "other.conllu").stderr
+    assert said.count("never saw") == 1
+    assert f"task upos: labels of test that training never saw, scored as misses: 'PART' ({text.count('ADV')})" in said
+
+
 def test_predictions_fill_the_columns_and_nothing_else(run: Run, trained: Path, corpus: Path, tmp_path: Path) -> None:
     run("predict", trained / "run", corpus / "test.conllu", "-o", "out.conllu")
     before = [line.split("\t") for line in (corpus / "test.conllu").read_text().splitlines()]

@@ -158,6 +158,8 @@ def test_the_cap_and_the_disk_are_looked_at_first(tmp_path: Path, monkeypatch: p
         store.fill(documents(50), source)
     assert source.encoded == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store.json"]
+    with pytest.raises(SpecMismatch, match=r"(?s)dtype: 'int8' here.*It holds nothing yet: .* delete .*store\.json"):
+        Store.open(tmp_path, spec(dtype="int8"))
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "int8"])
