@@ -46,6 +46,7 @@ __all__ = [
     "parse",
     "to_toml",
     "toml_value",
+    "value_of",
 ]
 
 
@@ -89,6 +90,9 @@ class DataSection(Section):
     test: Files = Field(default_factory=list, description="what is scored at the end")
     format: str | None = Field(default=None, description="reader's name; by the file's ending where it is not given")
     columns: dict[str, int | str] | None = Field(default=None, description="where values stand: { form = 0, tag = 3 }")
+    options: dict[str, bool | int | str] = Field(
+        default_factory=dict, description="the reader's own: { comments = true }, { quoting = false }"
+    )
     passages: FileName | None = Field(
         default=None, description="what questions name by id: TechQA's documents, a manual's sections, passages"
     )
@@ -302,14 +306,19 @@ def _allowed(model: type[Section], keys: list[str]) -> list[str]:
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, Section) else []
 
 
+def value_of(text: str) -> Any:
+    """What is written where it is TOML (a number, true, a list, a quoted string), and the text itself otherwise."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
 def _change(values: dict[str, Any], change: str) -> None:
     key, equals, text = change.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"--set {change!r}: write it as key=value or table.key=value.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+    value = value_of(text)
     *tables, last = key.strip().split(".")
     for table in tables:
         values = values.setdefault(table, {})

@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option, reader_options
+from .options import json_option, read_option, reader_options
 
 if TYPE_CHECKING:
     from ..types import Document
@@ -26,6 +26,7 @@ NOT_LABELS = frozenset({"form", "lemma", "feats", "head", "deps", "misc"})
 @click.option("--column", "-c", "chosen", multiple=True, help="Only this column; repeatable.  [default: all of labels]")
 @click.option("--encoder", "-e", help="Its tokenizer finds words without pieces and items over its window.")
 @reader_options
+@read_option
 @json_option
 def debug_data(
     files: tuple[str, ...],
@@ -36,6 +37,7 @@ def debug_data(
     encoder: str | None,
     format: str | None,
     columns: dict[str, int | str] | None,
+    reading: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Counts, labels, entities and relations, repeats, overlap between splits, labels that training never has, words
@@ -53,6 +55,7 @@ def debug_data(
         named = {split: tuple(getattr(config.data, split)) for split in ("train", "dev", "test")}
         splits = {**{split: given for split, given in named.items() if given}, **splits}
         format, columns = format or config.data.format, columns or config.data.columns
+        reading = {**config.data.options, **reading}
         encoder = encoder or config.encoder
         asked = _columns_of(config)
     else:
@@ -62,7 +65,7 @@ def debug_data(
     from ..corpus.diagnose import diagnose
     from .steps import documents_of
 
-    documents = {name: documents_of(given, format, columns) for name, given in splits.items()}
+    documents = {name: documents_of(given, format, columns, options=reading) for name, given in splits.items()}
     pieces = None
     if encoder is not None:
         from ..encoders.pretrained import Pretrained

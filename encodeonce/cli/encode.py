@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import ConfigError
-from .options import json_option, layers_of, reader_options, set_option
+from .options import json_option, layers_of, read_option, reader_options, set_option
 
 if TYPE_CHECKING:
     from ..encoders.pretrained import Pretrained
@@ -40,6 +40,7 @@ __all__ = ["encode"]
 @click.option("--num-shards", type=click.IntRange(min=1), default=1, help="Jobs that fill this store together.")
 @click.option("--shard-index", type=click.IntRange(min=0), default=0, help="This job's number, from 0.")
 @reader_options
+@read_option
 @set_option
 @json_option
 def encode(
@@ -59,6 +60,7 @@ def encode(
     shard_index: int,
     format: str | None,
     columns: dict[str, int | str] | None,
+    reading: dict[str, Any],
     changes: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -79,7 +81,7 @@ def encode(
     chosen = {key: value for key, value in given.items() if value is not None}
     if layers is None and unit != "piece" and not _is_config(files):
         chosen["layers"] = "last"
-    config = _config(files, chosen, format, columns, changes)
+    config = _config(files, chosen, {"format": format, "columns": columns, "options": reading}, changes)
     from ..encoders.pooled import Pooled
     from ..store import Store, check_room
     from . import steps
@@ -110,8 +112,7 @@ def _is_config(files: tuple[str, ...]) -> bool:
 def _config(
     files: tuple[str, ...],
     chosen: Mapping[str, object],
-    format: str | None,
-    columns: dict[str, int | str] | None,
+    read: Mapping[str, object],
     changes: tuple[str, ...],
 ) -> "Config":
     """The config file with the flags put in, or one made of the flags alone."""
@@ -119,7 +120,7 @@ def _config(
 
     if _is_config(files):
         config = load(Path(files[0]), changes)
-        data = {key: value for key, value in (("format", format), ("columns", columns)) if value is not None}
+        data = {key: value for key, value in read.items() if value}
         values = {**config.model_dump(), **chosen}
         config = parse({**values, "data": {**values["data"], **data}}, "the command line")
         config.need("data.train")
@@ -132,7 +133,7 @@ def _config(
     missing = [name for name in files if not Path(name).exists()]
     if missing:
         raise ConfigError(f"There is no file {missing[0]}.")
-    return parse({**chosen, "data": {"train": list(files), "format": format, "columns": columns}}, "the command line")
+    return parse({**chosen, "data": {"train": list(files), **read}}, "the command line")
 
 
 def _documents(config: "Config", pieces: "Pretrained | None") -> "list[Document]":
@@ -141,7 +142,9 @@ def _documents(config: "Config", pieces: "Pretrained | None") -> "list[Document]
     from . import steps
 
     names = [*config.data.train, *config.data.dev, *config.data.test]
-    documents = steps.documents_of(names, config.data.format, config.data.columns, config.data.passages)
+    documents = steps.documents_of(
+        names, config.data.format, config.data.columns, config.data.passages, config.data.options
+    )
     if pieces is None or not config.tasks:
         return documents
     tasks = [named(name, **config.task.get(name, {})) for name in config.tasks]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option, passages_option, reader_options
+from .options import json_option, passages_option, read_option, reader_options
 
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
@@ -24,6 +24,7 @@ __all__ = ["evaluate"]
 @click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
 @click.option("--split", default="test", show_default=True, help="What the results rows call these files.")
 @reader_options
+@read_option
 @passages_option
 @json_option
 def evaluate(
@@ -34,6 +35,7 @@ def evaluate(
     split: str,
     format: str | None,
     columns: dict[str, int | str] | None,
+    reading: dict[str, Any],
     passages: str | None,
     as_json: bool,
 ) -> None:
@@ -48,7 +50,7 @@ def evaluate(
     from .steps import documents_of
 
     predictor = predictor_of(run, encoder, store)
-    parts = parts_of(predictor, documents_of(files, format, columns, passages))
+    parts = parts_of(predictor, documents_of(files, format, columns, passages, reading))
     documents = [part for own in parts for part in own]
     tasks = predictor.run.tasks
     gold = {task.name: task.gold(documents) for task in tasks}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option, reader_options
+from .options import json_option, read_option, reader_options
 
 if TYPE_CHECKING:
     from ..report.plots import Heat
@@ -24,6 +24,7 @@ __all__ = ["inspect"]
 @click.option("--encoder", "-e", help="Where the run's encoder is now.")
 @click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
 @reader_options
+@read_option
 @json_option
 def inspect(
     run: Path,
@@ -36,6 +37,7 @@ def inspect(
     store: str | None,
     format: str | None,
     columns: dict[str, int | str] | None,
+    reading: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Mean layer weight of the words of every label of FILE: a row a label, a column a layer, the most frequent first.
@@ -53,7 +55,7 @@ def inspect(
         raise ConfigError(f"{run} is a few-shot estimator, which reads layers by no weights: there is none to show.")
     for name in chosen:
         predictor.run.task(name)
-    documents = read(file, format=format, columns=columns)
+    documents = read(file, format=format, columns=columns, **reading)
     panels = layer_reading(predictor, documents, by, chosen)
     if as_json:
         click.echo(json.dumps([_values(panel) for panel in panels], indent=1))

@@ -148,7 +148,7 @@ def learned(config: "Config") -> tuple[dict[str, list[Document]], tuple[Task, ..
     config.need("tasks", "data.train")
     data = config.data
     splits = {
-        split: steps.documents_of(files, data.format, data.columns, data.passages)
+        split: steps.documents_of(files, data.format, data.columns, data.passages, data.options)
         for split, files in (("train", data.train), ("dev", data.dev), ("test", data.test))
         if files
     }

@@ -13,6 +13,7 @@ __all__ = [
     "json_option",
     "layers_of",
     "passages_option",
+    "read_option",
     "reader_options",
     "set_option",
     "together",
@@ -32,6 +33,18 @@ def _columns(ctx: click.Context, parameter: click.Parameter, value: str | None) 
             raise click.BadParameter(f"{part!r}: write it as form=0,tag=3 (by number) or text=sentence (by name).")
         found[name] = int(place) if place.lstrip("-").isdigit() else place
     return found
+
+
+def _read(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
+    if not value:
+        return {}
+    from .config import value_of
+
+    pairs = [one.partition("=") for one in value]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise click.BadParameter(f"{name!r}: write it as comments=true.")
+    return {name: value_of(text) for name, _, text in pairs}
 
 
 def together(*options: Decorator) -> Decorator:
@@ -74,6 +87,14 @@ def documents_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return together(named, reader_options)(reading)
 
 
+read_option: Decorator = click.option(
+    "--read",
+    "reading",
+    multiple=True,
+    callback=_read,
+    metavar="NAME=VALUE",
+    help="An option of the format's reader: comments=true, quoting=false, unit=paragraph, ...",
+)
 passages_option: Decorator = click.option(
     "--passages", type=click.Path(exists=True), help="What questions name by id: documents, sections, passages."
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ..errors import ConfigError
-from .options import passages_option, reader_options
+from .options import passages_option, read_option, reader_options
 
 if TYPE_CHECKING:
     from io import BufferedIOBase
@@ -31,6 +31,7 @@ log = logging.getLogger("encodeonce")
 @click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
 @click.option("--probabilities", is_flag=True, help="Write the probability of every label too (tasks of documents).")
 @reader_options
+@read_option
 @passages_option
 def predict(
     run: Path,
@@ -41,6 +42,7 @@ def predict(
     probabilities: bool,
     format: str | None,
     columns: dict[str, int | str] | None,
+    reading: dict[str, Any],
     passages: str | None,
 ) -> None:
     """Fill FILE's columns with what RUN predicts; all else in it stays as it is.
@@ -50,7 +52,7 @@ def predict(
     .jsonl), or as JSON where there are entities and relations. Where it answers for documents, each text or pair is
     read whole (--columns text=...,pair=... names the second text's column).
     """
-    from ..corpus import format_of, write
+    from ..corpus import format_of, options_of, write
     from ..corpus.text import split
     from .documents import answers_documents, values_of, written_as
     from .running import parts_of, predictor_of
@@ -60,7 +62,7 @@ def predict(
     tasks, kind = predictor.run.tasks, format_of(file, format).name
     for column, names in _contested(tasks).items():
         log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
-    documents = documents_of([str(file)], format, columns, passages)
+    documents = documents_of([str(file)], format, columns, passages, reading)
     if kind == "hub" and output is None:
         raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
     running_text = any(document.text and not document.words for document in documents)
@@ -73,15 +75,16 @@ def predict(
     parts = parts_of(predictor, documents)
     found = iter(predictor.predict([part for own in parts for part in own], probabilities=probabilities))
     answers = [_joined(tasks, own, [next(found) for _ in own]) for own in parts]
+    kept = {name: value for name, value in reading.items() if name in options_of(format_of(file, format).write)}
     target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
     if whole:
         named, options = written_as(values_of(documents, answers, tasks, kind, probabilities), kind, columns)
-        write(target, file, named, format=format, **options)
+        write(target, file, named, format=format, **options, **kept)
     elif running_text:
         write(target, documents, filled(documents, answers, tasks), format=made)
     else:
         options = {"layout_columns": columns} if columns and kind == "columns" else {}
-        write(target, file, filled(documents, answers, tasks), format=format, **options)
+        write(target, file, filled(documents, answers, tasks), format=format, **options, **kept)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
 
 

@@ -78,9 +78,11 @@ def documents_of(
     format: str | None = None,
     columns: Mapping[str, int | str] | None = None,
     passages: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Document]:
-    """Every document of these files, in order; `passages` is the file of what they name by id."""
-    options = {} if passages is None else {"passages": passages}
+    """Every document of these files, in order; `passages` is the file of what they name by id, `options` are the
+    reader's own."""
+    options = {**(options or {}), **({} if passages is None else {"passages": passages})}
     return [document for name in files for document in read(name, format=format, columns=columns, **options)]
 
 

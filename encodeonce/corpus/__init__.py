@@ -5,18 +5,19 @@ A format's file has `FORMATS`; nothing else lists them. Everything is UTF-8 what
 """
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from ..errors import ConfigError, DataError
-from ..resolve import available
+from ..resolve import available, nearest
 from ..types import Document
 from ._files import Target
 from ._format import Format, by_name, by_suffix, holds_texts
 
-__all__ = ["Format", "format_of", "formats", "read", "write"]
+__all__ = ["Format", "format_of", "formats", "options_of", "read", "write"]
 
 
 @cache
@@ -57,11 +58,37 @@ def read(
             f"passages={str(options['passages'])!r}: {source} is read as {found.name!r}, which names no passages by id."
             f" Leave passages out, or name a format that does: {known}."
         )
+    _check_options(found, options)
     documents = found.read(source, columns=columns, **options)
     if not documents:
         named = source if isinstance(source, (str, Path)) else type(source).__name__
         raise DataError(f"no examples in {named}: it is empty or holds only blank lines and comments.")
     return documents
+
+
+def options_of(function: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
+    """The options that a format's `read` or `write` has of its own, with the types of their values."""
+    found = inspect.signature(getattr(function, "func", function)).parameters.values()
+    return {
+        one.name: tuple(get_origin(kind) or kind for kind in get_args(one.annotation) or (one.annotation,))
+        for one in found
+        if one.default is not one.empty and one.name not in ("columns", "layout_columns", "passages")
+    }
+
+
+def _check_options(found: Format[Document], options: Mapping[str, Any]) -> None:
+    """ConfigError for an option that a format's reader does not have, and for a value of another type."""
+    known = options_of(found.read)
+    for name, value in options.items():
+        if name == "passages":
+            continue
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            meant = nearest(name, list(known))
+            raise ConfigError(f"{name}={value!r}: format {found.name!r} has no such option. It has: {listed}.{meant}")
+        if not isinstance(value, known[name]):
+            due = " or ".join(one.__name__ for one in known[name] if one is not type(None))
+            raise ConfigError(f"{name}={value!r}: format {found.name!r} takes a {due} there.")
 
 
 def write(

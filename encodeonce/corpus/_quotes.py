@@ -43,7 +43,8 @@ def cut_quoted(lines: list[str], comma: str, path: str, *, sure: bool) -> list[R
             if len(row.values) > 1 and set(plain) == {len(row.values)}:
                 raise DataError(
                     f"{path}:{at + 1}: a quote opened here is closed {used - 1} lines on, but each of these lines is a "
-                    "whole row by itself. Say how it is meant: quoting=False (quotes are characters) or quoting=True."
+                    "whole row by itself. Say how it is meant: quoting=False (quotes are characters) or "
+                    "quoting=True (--read quoting=true)."
                 )
         rows.append(row)
         at += used

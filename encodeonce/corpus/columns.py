@@ -30,12 +30,14 @@ _EITHER = re.compile("([ \t]+)")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a file is laid out: "tab" or "blank" between cells, cells a row, and whether lines with # are comments."""
+    """How a file is laid out: "tab" or "blank" between cells, cells a row, whether lines with # are comments, the line
+    that says so, and whether it begins with # itself."""
 
     separator: str
     n_columns: int
     comments: bool
     line: int
+    marked: bool = False
 
     def cells(self, text: str) -> list[str]:
         """The cells of one row, without its line end."""
@@ -54,7 +56,8 @@ def layout(path: str | Path, *, separator: str | None = None, comments: bool = F
         if line == BOM or is_blank(line) or _is_docstart(line) or (comments and line.startswith("#")):
             continue
         found = separator or ("tab" if "\t" in body(line).strip("\t ") else "blank")
-        return Layout(found, len(Layout(found, 0, False, 0).cells(body(line))), comments, number)
+        n_columns = len(Layout(found, 0, False, 0).cells(body(line)))
+        return Layout(found, n_columns, comments, number, line.startswith("#"))
     return Layout(separator or "tab", 1, comments, 0)
 
 
@@ -163,7 +166,8 @@ def _cut(path: str, prefix: str, start: int, held: list[str], *, shape: Layout) 
         if len(row) != shape.n_columns:
             if shape.comments and line.startswith("#"):
                 continue
-            hint = " For comment lines, read with comments=True." if text.startswith("#") else ""
+            comment = shape.marked or text.startswith("#")
+            hint = " For comment lines, read with comments=True (--read comments=true)." if comment else ""
             raise DataError(
                 f"{path}:{start + index}: {len(row)} cells divided by {shape.separator}; line {shape.line} has "
                 f"{shape.n_columns}.{hint}"

@@ -234,6 +234,33 @@ def test_a_saved_data_set_comes_out_as_a_folder_that_is_named(run: Run, trained:
     assert [len(labels) for labels in found["upos"]] == [2, 2]
 
 
+def test_options_of_a_reader_are_given_to_every_command(run: Run, trained: Path, tiny: Path, tmp_path: Path) -> None:
+    text = "# sent 1\nthe DET\ncat NOUN\n\n# sent 2\na DET\nbird NOUN\n"
+    (tmp_path / "c.conll").write_text(text)
+    named = ("c.conll", "--columns", "form=0,upos=1")
+    for command in (
+        ("predict", trained / "run", *named),
+        ("debug-data", *named),
+        ("encode", *named, "-e", tiny, "-o", "s"),
+    ):
+        assert "(--read comments=true)" in run(*command, code=1).stderr
+    read_ = ("--read", "comments=true")
+    out = run("predict", trained / "run", *named, *read_).stdout.splitlines()
+    assert [line.split()[0] for line in out if line] == ["#", "the", "cat", "#", "a", "bird"]
+    assert (out[0], out[4]) == ("# sent 1", "# sent 2")
+    assert "c: 2 documents, 4 words" in run("debug-data", *named, *read_).stdout
+    rows = json.loads(run("inspect", trained / "run", *named, "--task", "upos", *read_, "--json").stdout)
+    assert {label["label"]: label["words"] for label in rows[0]["labels"]} == {"DET": 2, "NOUN": 2}
+    (tmp_path / "c.toml").write_text(
+        f'encoder = "{tiny}"\nstore = "s"\n[data]\ntrain = "c.conll"\noptions = {{ comments = true }}\n'
+    )
+    assert json.loads(run("encode", "c.toml", "--json").stdout)["written"] == 2
+    wrong = run("debug-data", *named, "--read", "coments=true", code=1).stderr
+    assert "format 'columns' has no such option. It has: separator, comments. Did you mean 'comments'?" in wrong
+    assert "takes a bool there" in run("debug-data", *named, "--read", "comments=yes", code=1).stderr
+    assert "write it as comments=true" in run("debug-data", *named, "--read", "comments", code=2).stderr
+
+
 def test_an_attribute_is_put_into_feats() -> None:
     assert _with_feature("Case=Nom", "Number", "Sing") == "Case=Nom|Number=Sing"
     assert _with_feature("Case=Nom|Number=Plur", "Number", "Sing") == "Case=Nom|Number=Sing"
