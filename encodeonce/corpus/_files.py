@@ -31,6 +31,8 @@ __all__ = [
 log = logging.getLogger("encodeonce")
 
 BOM = "\ufeff"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+"""How a file of UTF-16 begins."""
 
 TEXTS = (".txt", ".text", ".md")
 """Files that hold one running text; ".gz" may follow."""
@@ -50,8 +52,8 @@ def lines(path: str | Path) -> Iterator[str]:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as problem:
                 raise DataError(
-                    f"{path}:{number}:{problem.start + 1}: byte 0x{raw[problem.start]:02x} is not UTF-8. "
-                    "Convert the file, for instance with: iconv -f latin1 -t utf-8."
+                    f"{path}:{number}:{problem.start + 1}: byte 0x{raw[problem.start]:02x} is not UTF-8. Convert the "
+                    f"file, for instance with: iconv -f {'utf-16' if raw[:2] in UTF16 else 'latin1'} -t utf-8."
                 ) from None
             if number == 1 and line.startswith(BOM):
                 yield BOM

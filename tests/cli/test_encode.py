@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 from encodeonce.cli.options import layers_of
@@ -96,6 +97,8 @@ def test_what_cannot_be_is_refused(
 
 def test_layers_of() -> None:
     assert [layers_of(text) for text in ("all", "last", "2", "0,3,6")] == ["all", "last", 2, [0, 3, 6]]
+    with pytest.raises(click.BadParameter, match="'lats': write all, last, a number or a list such as 0,3,6"):
+        layers_of("lats")
 
 
 def test_rows_of_sentences_and_of_texts(run: Run, tiny: Path, tmp_path: Path) -> None:

@@ -140,3 +140,12 @@ def test_paragraphs_stand_between_blank_lines_or_are_lines(whole: str, parts: li
 @settings(max_examples=200, deadline=None)
 def test_paragraphs_lose_no_character(whole: str) -> None:
     check_spans(whole, text.paragraphs(whole))
+
+
+@pytest.mark.parametrize(("coding", "named"), [("utf-16", "utf-16"), ("latin1", "latin1")])
+def test_a_file_in_another_coding_is_refused_with_a_command_that_converts_it(
+    tmp_path: Path, coding: str, named: str
+) -> None:
+    (tmp_path / "x.txt").write_bytes("caf\u00e9".encode(coding))
+    with pytest.raises(DataError, match=rf"is not UTF-8\. Convert the file, .*: iconv -f {named} -t utf-8"):
+        read(tmp_path / "x.txt")
