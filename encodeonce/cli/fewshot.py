@@ -94,11 +94,13 @@ def fewshot(
     names = [name.strip() for name in (methods or "").split(",") if name.strip()]
     if picture is not None:
         from ..methods.refusion import FUSINGS
+        from ..report.plots import drawable
 
         searched = [name for name, fusing in FUSINGS.items() if fusing.searched and not fusing.leak]
         if not set(names) & set(searched):
             listed = ", ".join(searched)
             raise click.UsageError(f"--picture shows what a search chose: name one of {listed} with --methods.")
+        drawable(picture)
     from ..integrations._saved import refuse_other
     from ..integrations.few_shot import METHODS, FewShot
     from ..tasks import named

@@ -80,6 +80,9 @@ def test_fusion_by_name_shows_what_its_search_chose(run: Run, tiny: Path, files:
     picture = Path("new") / "chosen.png"
     run("fewshot", files["labelled"], *settings, "--picture", picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
+    problem = run("fewshot", files["labelled"], *settings, "--picture", "chosen.txt", code=1)
+    assert "chosen.txt: a picture ends in one of" in problem.output
+    assert "held-out" not in problem.output
     named = ("--label", "kind", "-e", tiny, "-u", files["unlabelled"], "--picture", picture)
     assert "--picture shows what a search chose" in run("fewshot", files["labelled"], *named, code=2).output
 
