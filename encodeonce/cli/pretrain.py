@@ -54,7 +54,7 @@ def _text(report: dict[str, Any], folder: Path) -> str:
         f"tuples     {report['tuples']:,} ({sample['anchors']:,} possible anchors, {sample['without_partner']:,} "
         f"without a partner, {sample['without_metadata']:,} without metadata)",
     ]
-    lines += _cost_lines(cost)
+    lines += [*_class_lines(report), *_cost_lines(cost)]
     if held["plain mean of sentence vectors"] is not None:
         lines.append(f"held out   triplet accuracy over {held['tuples']:,} tuples")
         lines.append(f"           plain mean of sentence vectors {held['plain mean of sentence vectors']:.1f}")
@@ -65,6 +65,26 @@ def _text(report: dict[str, Any], folder: Path) -> str:
         lines += _probe_lines(report["probe"], report["chosen"])
     lines.append(f"encoder    {folder / 'encoder'}")
     return "\n".join(lines)
+
+
+def _class_lines(report: dict[str, Any]) -> list[str]:
+    """What documents were classified into: levels of a taxonomy, where categories went, topics by their words."""
+    lines, levels, mapped, topics = [], report["taxonomy"], report["mapped"], report["topics"]
+    if levels:
+        each = [f"{one['classes']:,} ({one['documents']:,})" for one in levels]
+        lines.append(f"classes    of each level, with the documents that reach it: {', '.join(each)}")
+    if mapped:
+        exact, nowhere = (sum(test(one) for one in mapped) for test in (lambda o: o["exact"], lambda o: not o["leaf"]))
+        lines.append(
+            f"mapped     {len(mapped):,} categories: {exact:,} by path, code or name, "
+            f"{len(mapped) - exact - nowhere:,} to the nearest leaf, {nowhere:,} nowhere"
+        )
+    named = [one for one in topics if one["path"]]
+    if named:
+        outside = sum(one["documents"] for one in topics if not one["path"])
+        few = "; ".join(" ".join(one["words"][:3]) for one in named[:4])
+        lines.append(f"topics     {len(named):,}, {outside:,} documents in none: {few}{' ...' if named[4:] else ''}")
+    return lines
 
 
 def _cost_lines(cost: dict[str, Any]) -> list[str]:

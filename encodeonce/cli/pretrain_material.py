@@ -64,6 +64,11 @@ def check(config: PretrainConfig, objective: Objective) -> None:
         )
     if made.topic_levels and not objective.hierarchy:
         raise ConfigError(f"sample.topic_levels = {made.topic_levels}: this objective reads no classes; leave it out.")
+    if not made.topic_levels and (made.n_topics or made.min_children != 5):
+        raise ConfigError(
+            f"sample.n_topics = {made.n_topics}, sample.min_children = {made.min_children} are of topics; set "
+            "sample.topic_levels, or leave these out."
+        )
     if made.shuffled and (made.rule == "rouge" or made.topic_levels):
         raise ConfigError(
             "sample.shuffled gives documents each other's metadata; rule = 'rouge' and topic_levels read the texts, so "
@@ -114,6 +119,10 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
             f"data.held_out = {data.held_out} holds all {len(held)} documents out, by their content: none is left to "
             "train on. Lower it, or give more documents."
         )
+    copies = {d.key for d, out in zip(limited, held, strict=True) if not out}
+    counts["held_out_copies"] = sum(out and d.key in copies for d, out in zip(limited, held, strict=True))
+    if counts["held_out_copies"]:
+        log.warning("%d held-out documents have a text that is trained on, too", counts["held_out_copies"])
     train, apart = ([d for d, out in zip(limited, held, strict=True) if out is side] for side in (False, True))
     return Material(train, apart, counts)
 

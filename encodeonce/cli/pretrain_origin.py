@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
@@ -12,7 +13,10 @@ from ..train.settings import HARMLESS
 from .pretrain_config import PretrainConfig
 from .pretrain_material import Material
 
-__all__ = ["holds"]
+__all__ = ["holds", "sample_of"]
+
+ADDED = {"n_topics": 0, "min_children": 5}
+"""Keys of `[sample]` that runs did not always have, and what these did."""
 
 
 def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled, material: Material) -> bool:
@@ -23,6 +27,7 @@ def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled
     chosen = config.model_dump(mode="json", exclude=left_out)
     for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
         chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
+    chosen["sample"] = sample_of(config)
     frozen = source.spec(dtype=config.dtype).to_json()
     now = {
         **chosen,
@@ -45,3 +50,8 @@ def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled
             f"{'; '.join(changed)}. Put it back as it was, choose another folder, or delete this one."
         )
     return (folder / "report.json").is_file() and (folder / "encoder" / "model.safetensors").is_file()
+
+
+def sample_of(config: PretrainConfig) -> dict[str, Any]:
+    """`[sample]` as it is compared: a key that was added since counts where it changes something."""
+    return {key: value for key, value in config.sample.model_dump(mode="json").items() if ADDED.get(key, ...) != value}

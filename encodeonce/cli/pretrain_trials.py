@@ -27,6 +27,7 @@ from .contenders import SEEDS, contender
 from .pretrain_config import PretrainConfig, ProbeSection
 from .pretrain_costs import Budget
 from .pretrain_material import Material
+from .pretrain_origin import sample_of
 from .pretraining import Job, Planned
 
 __all__ = ["PROBE", "TaskProbe", "gain", "pretrain_probed"]
@@ -161,7 +162,7 @@ def _with(config: PretrainConfig, name: str, budget: str) -> PretrainConfig:
     """The config of one objective: without classes from clusters where it reads no classes."""
     sample = config.sample
     if not Objective.named(name, **config.options).hierarchy:
-        sample = sample.model_copy(update={"topic_levels": 0})
+        sample = sample.model_copy(update={"topic_levels": 0, "n_topics": 0, "min_children": 5})
     return config.model_copy(update={"objective": name, "budget": budget, "sample": sample})
 
 
@@ -174,9 +175,10 @@ def _read(config: PretrainConfig, names: Sequence[str], folder: Path) -> tuple[M
 
 def _origin(config: PretrainConfig, names: Sequence[str], probe: TaskProbe, material: Material) -> dict[str, Any]:
     train = config.train.model_dump(mode="json")
-    kept = config.model_dump(mode="json", include={"budget", "options", "sample", "window", "windows_per_batch"})
+    kept = config.model_dump(mode="json", include={"budget", "options", "window", "windows_per_batch"})
     return {
         **kept,
+        "sample": sample_of(config),
         "train": train,
         "encoder": Pretrained(config.encoder).spec().weights,
         "documents": material.digest(),

@@ -24,7 +24,7 @@ from ..methods.fastdoc.masking import Window, windows_of
 from ..methods.fastdoc.measure import norms, plain_means
 from ..methods.fastdoc.objective import Objective
 from ..methods.fastdoc.sampling import Sample, SampleReport, shuffled
-from ..methods.fastdoc.unsupervised import topics
+from ..methods.fastdoc.unsupervised import enough_for_topics, topics
 from ..store import Store
 from ..train.atomic import write_bytes
 from ..train.fit import fit
@@ -81,6 +81,7 @@ class Job:
         )
         self.seconds: dict[str, float] = {}
         self.norms: dict[str, float] = {}
+        self.topics: list[dict[str, Any]] = []
         self.head: MaskedLM | None = None
         self.mask_id = -1
         check(config, self.objective)
@@ -132,6 +133,7 @@ class Job:
             "tuples": len(sample.tuples),
             "taxonomy": [] if taxonomy is None else taxonomy.statistics(plan.paths),
             "mapped": plan.mapped,
+            "topics": self.topics,
             "norms": self.norms,
             "held_out": {
                 "tuples": 0 if held is None else len(held.tuples),
@@ -165,7 +167,11 @@ class Job:
         return replace(material, train=moved[:n], held_out=moved[n:]), found
 
     def refuse(self) -> None:
-        """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width."""
+        """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width,
+        topics of too few documents."""
+        made = self.config.sample
+        if made.topic_levels:
+            enough_for_topics(len(self.read[0].train), made.min_children, made.n_topics or None)
         if self.objective.masked:
             self.head, self.mask_id = _head(self.base.path, self.settings.seed if self.objective.new_head else None)
         if self.objective.of_documents:
@@ -247,8 +253,15 @@ class Job:
         if self.config.sample.topic_levels:
             index = self.store.index(self.store.keys(documents))
             vectors = plain_means(self.store, index)
-            found = topics(vectors, [d.text for d in documents], self.config.sample.topic_levels, seed=0)
-            paths[:] = list(found.paths)
+            asked = self.config.sample
+            found = topics(
+                vectors,
+                [d.text for d in documents],
+                asked.topic_levels,
+                n_topics=asked.n_topics or None,
+                min_children=asked.min_children,
+            )
+            paths[:], self.topics = list(found.paths), found.to_json()
         taxonomy = Taxonomy.of(paths) if made.hierarchy else None
         labels = None if taxonomy is None else taxonomy.labels(paths)
         if made.of_documents:

@@ -72,12 +72,31 @@ def test_from_documents_to_an_encoder(run: Run, tiny: Path, tmp_path: Path) -> N
     Pretrained(tmp_path / "out/encoder").stack()
     again = run("pretrain", path, "-o", "out")
     assert "plain mean of sentence vectors" in again.stdout
+    assert "classes    of each level, with the documents that reach it: 2 (45), 4 (45)" in again.stdout
     assert "times training alone, which is what the paper counts" in again.stdout
     second = load_file(tmp_path / "out/encoder/model.safetensors")
     assert all(torch.equal(new[name], second[name]) for name in new), "a finished run is not trained again"
     assert json.loads((tmp_path / "out/report.json").read_text()) == report, "and its report stays"
     other = run("pretrain", path, "-o", "out", "--set", "options={margin=0.5}", code=1)
     assert "options.margin: '(absent)' then, 0.5 now" in other.stderr
+
+
+def test_held_out_texts_that_are_trained_on_are_counted(
+    tiny: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A field that says which side a document is on may put one text on both; by content it cannot happen."""
+    from encodeonce.cli.config import load
+    from encodeonce.cli.pretrain_config import PretrainConfig
+    from encodeonce.cli.pretrain_material import prepare
+
+    path = config(tmp_path, tiny)
+    rows = [{"id": str(n), "text": f"The cat sees {n // 2}.", "side": "ab"[n % 3 == 0]} for n in range(12)]
+    (tmp_path / "articles.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    due = sum(any(r["side"] == "a" and r["text"] == row["text"] for r in rows) for row in rows if row["side"] == "b")
+    split = ("data.split=side", "data.held_out_name=b")
+    assert prepare(load(path, split, model=PretrainConfig), {}).counts["held_out_copies"] == due > 0
+    assert f"{due} held-out documents have a text that is trained on, too" in caplog.text
+    assert prepare(load(path, (), model=PretrainConfig), {}).counts["held_out_copies"] == 0
 
 
 def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: Path, tmp_path: Path) -> None:
@@ -96,7 +115,9 @@ def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: 
         (["sample.rule=concepts", "sample.field=concepts", "objective=triplet"], 48, ""),
         (["sample.rule=citations", "sample.field=cites", "objective=triplet", "sample.hard_ratio=0.5"], 24, ""),
         (["sample.rule=brand", "options={far=0.5}"], 24, ""),
-        (["sample.rule=rouge", "sample.topic_levels=2"], 48, ""),
+        (["sample.rule=rouge", "sample.topic_levels=2", "sample.n_topics=3", "sample.min_children=2"], 48, ""),
+        (["sample.n_topics=3"], 0, "are of topics; set sample.topic_levels"),
+        (["sample.topic_levels=2", "sample.min_children=30"], 0, "too few for two topics of min_children=30"),
         (["sample.shuffled=true", "objective=release"], 48, ""),
         (["sample.field=concepts"], 0, "use rule='concepts'"),
         (["sample.field=concept"], 0, "none of 61 documents has this field. Did you mean 'concepts'? There is: brand"),
@@ -125,8 +146,13 @@ def test_every_rule_and_what_is_refused(
     done = run("pretrain", config(tmp_path, tiny), "-o", "out", *sets, "--json", code=1 if message else 0)
     if message:
         assert message in done.stderr
-    else:
-        assert json.loads(done.stdout)["tuples"] == tuples
+        assert not (tmp_path / "sentences").exists() or not list((tmp_path / "sentences").glob("*.safetensors"))
+        return
+    report = json.loads(done.stdout)
+    assert report["tuples"] == tuples
+    if "sample.n_topics=3" in changes:
+        assert sum(one["documents"] for one in report["topics"]) == 45, "all that are trained on"
+        assert [one["classes"] for one in report["taxonomy"]] == [2, len([t for t in report["topics"] if t["path"]])]
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(run: Run, tiny: Path, tmp_path: Path) -> None:

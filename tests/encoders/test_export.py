@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,8 +13,10 @@ from safetensors.torch import load_file, save_file
 from encodeonce.encoders.export import export
 from encodeonce.encoders.live import LiveBlocks
 from encodeonce.encoders.masked_lm import MaskedLM
+from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import EncoderError
+from encodeonce.types import Document
 
 Checkpoint = Callable[..., Path]
 FAMILIES = ("bert", "roberta", "mpnet", "modernbert")
@@ -84,6 +87,26 @@ def test_fd9_trained_it_loads_whole_and_gives_the_trained_vectors(
         due = blocks(blocks.enter(ids[0], (4,)), (4,))
         torch.testing.assert_close(model(input_ids=ids).last_hidden_state[0], due, atol=1e-5, rtol=0)
     assert Pretrained(tmp_path / "out").spec().weights != Pretrained(base).spec().weights
+
+
+@pytest.mark.parametrize("with_modules", [True, False])
+def test_the_export_is_a_model_of_sentence_transformers_and_an_encoder_here(
+    checkpoint: Checkpoint, tmp_path: Path, with_modules: bool
+) -> None:
+    """Its modules come along where the base has any; its vectors are those that the store would keep."""
+    made = pytest.importorskip("sentence_transformers").SentenceTransformer
+    base = checkpoint("bert")
+    if with_modules:
+        made(str(base), device="cpu").save_pretrained(str(tmp_path / "base"))
+        base = tmp_path / "base"
+    export(stepped(live(base)), base, tmp_path / "out")
+    texts = ["the cat sat", "a red dog on the mat"]
+    found = made(str(tmp_path / "out"), device="cpu").encode(texts)
+    source = Pooled(Pretrained(tmp_path / "out"), "text")
+    cut = source.cut([Document(text, text=text) for text in texts])
+    for i, views in source.encode(cut):
+        np.testing.assert_allclose(views[-1, 0], found[i], atol=1e-5)
+    assert (tmp_path / "out/modules.json").is_file() == with_modules
 
 
 def test_low_rank_terms_are_merged_and_stay_apart_in_the_trained_blocks(checkpoint: Checkpoint, tmp_path: Path) -> None:
