@@ -96,7 +96,8 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
         for name in ("encode", "train", "total")
     ]
     over = cost["masked_epoch_over"]
-    times = {name: f"{over[name]['seconds']:,.1f} and {over[name]['flops']:,.1f}" for name in ("total", "train")}
+    seconds = {name: "?" if one["seconds"] is None else f"{one['seconds']:,.1f}" for name, one in over.items()}
+    times = {name: f"{seconds[name]} and {over[name]['flops']:,.1f}" for name in ("total", "train")}
     return [
         *lines,
         f"masked LM  {cost['masked_epoch_seconds']:,.1f} s as probed, {_flops(cost['masked_epoch_flops'])} for one "

@@ -72,7 +72,8 @@ class Ledger:
             "masked_epoch_flops": epoch,
             "masked_epoch_seconds": round(masked, 2),
             "masked_epoch_over": {
-                name: {"seconds": masked / seconds[name], "flops": epoch / flops[name]} for name in ("total", "train")
+                name: {"seconds": masked / seconds[name] if seconds[name] else None, "flops": epoch / flops[name]}
+                for name in ("total", "train")
             },
             "positions": {"real": real, "run": run, "padded_share": 1 - real / run if run else 0.0},
             "pieces_per_sentence": sum(sizes) / len(sizes) if sizes else None,
