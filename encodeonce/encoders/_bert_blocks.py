@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..nn.frozen_linear import ready
+from ..nn.frozen_linear import together
 from .stack import PostNormPaths, Stack
 
 __all__ = ["BertBlocks"]
@@ -47,12 +47,16 @@ class BertBlocks(Stack):
         if attend is None:  # "eager", which is each family's own
             return super().block(index, states, context)
         shape = (*states.shape[:-1], -1, own.attention_head_size)
-        shown = ready(own.query, states)
-        query, key, value = (line(shown).view(shape).transpose(1, 2) for line in (own.query, own.key, own.value))
+        lines = together(states, (own.query, own.key, own.value))
+        query, key, value = (line.view(shape).transpose(1, 2) for line in lines)
         dropout = own.dropout.p if own.training else 0.0
         mask = context["attention_mask"]
         heads, _ = attend(own, query, key, value, mask, dropout=dropout, scaling=own.scaling)
-        attended = after.dropout(after.dense(heads.reshape((*states.shape[:-1], -1))))
+        attended = _dropped(after, after.dense(heads.reshape(states.shape)))
         states = after.LayerNorm(attended + states)
         inner = block.intermediate.intermediate_act_fn(block.intermediate.dense(states))
-        return end.LayerNorm(end.dropout(end.dense(inner)) + states)
+        return end.LayerNorm(_dropped(end, end.dense(inner)) + states)
+
+
+def _dropped(part: Any, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    return part.dropout(x) if part.training else x

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..errors import ConfigError
@@ -218,23 +218,20 @@ class LiveBlocks(nn.Module):
     ) -> Float[Tensor, "R D"]:
         """The same by the blocks' own modules, over items of like length padded to the longest of their group."""
         sizes = np.asarray(lengths, dtype=np.int64)
-        order = np.argsort(-sizes, kind="stable") if len(sizes) > GROUP else np.arange(len(sizes))
+        if len(sizes) <= GROUP:
+            every = np.arange(len(sizes))
+            made = self._group(states, every, sizes, barrier, positions, None if edits is None else edits(every), slots)
+            return made if rows is None else made.index_select(0, rows)
+        order = np.argsort(-sizes, kind="stable")
         starts = np.cumsum(sizes) - sizes
-        groups = [order[at : at + GROUP] for at in range(0, len(order), GROUP)]
         parts, places = [], []
-        for group in groups:
+        for at in range(0, len(order), GROUP):
+            group = order[at : at + GROUP]
             own = np.concatenate([np.arange(starts[item], starts[item] + sizes[item]) for item in group])
             chosen = torch.from_numpy(own).to(states.device)
-            here = states.index_select(0, chosen)
-            items = ItemBlocks(tuple(sizes[group].tolist()), None)
-            keys = torch.from_numpy(items.keys).to(states.device)
-            at = (
-                torch.arange(keys.shape[1], device=states.device)[None]
-                if positions is None
-                else positions[chosen][keys]
-            )
-            pairs = None if barrier is None else barrier.pairs(group, items.real)
-            parts.append(self._group(here, items, at, pairs, None if edits is None else edits(group), slots))
+            here, there = states.index_select(0, chosen), None if positions is None else positions[chosen]
+            edit = None if edits is None else edits(group)
+            parts.append(self._group(here, group, sizes[group], barrier, there, edit, slots))
             places.append(own)
         back = torch.from_numpy(np.argsort(np.concatenate(places))).to(states.device)
         return torch.cat(parts).index_select(0, back if rows is None else back[rows])
@@ -242,21 +239,29 @@ class LiveBlocks(nn.Module):
     def _group(
         self,
         states: Float[Tensor, "P D"],
-        items: ItemBlocks,
-        positions: Int[Tensor, "#B T"],
-        pairs: Bool[np.ndarray, "B T T"] | None,
+        group: Int[np.ndarray, " G"],
+        sizes: Int[np.ndarray, " G"],
+        barrier: Barrier | None,
+        positions: Int[Tensor, " P"] | None,
         edit: Edit | None,
         slots: Collection[str],
     ) -> Float[Tensor, "P D"]:
-        stack = self.stack
+        """The items of one group, which have these numbers in the batch; all else is the group's own."""
+        stack, modules = self.stack, self.stack.blocks
+        items = ItemBlocks(tuple(sizes.tolist()), None)
         paths = {slot: path for slot, path in stack.paths.items() if not slots or slot in slots}
         with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16" and not self.settled):
             blocks = items.keys_of(states)
-            readable = items.real if pairs is None else pairs
-            mask = None if readable.all() else torch.from_numpy(readable).to(states.device)
-            context = stack.context(blocks, mask, positions)
+            at = torch.arange(blocks.shape[1], device=states.device)[None]
+            if positions is not None:
+                at = positions[torch.from_numpy(items.keys).to(states.device)]
+            mask = None
+            if barrier is not None or not items.even:
+                readable = items.real if barrier is None else barrier.pairs(group, items.real)
+                mask = None if readable.all() else torch.from_numpy(readable).to(states.device)
+            context = stack.context(blocks, mask, at)
             for index in self.blocks:
-                with edited(stack.blocks[index], paths, index, edit):
+                with edited(modules[index], paths, index, edit):
                     blocks = stack.block(index, blocks, context)
             if self.final:
                 blocks = stack.finish(blocks)

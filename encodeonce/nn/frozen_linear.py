@@ -11,7 +11,8 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +28,7 @@ from .frozen_backends import Backend, Bf16, Bf16Mkl, Bf16OneDnn, Bf16x3, Bf16x3M
 from .frozen_gelu import FrozenGelu
 from .frozen_norm import FrozenNorm
 
-__all__ = ["FrozenLinear", "backends", "choose", "freeze", "ready"]
+__all__ = ["FrozenLinear", "backends", "choose", "freeze", "together"]
 
 CANDIDATES = {
     "fp32": (OneDnn, Plain),
@@ -61,10 +62,12 @@ class FrozenLinear(nn.Module):
         self.out_features, self.in_features = weight.shape
         self.register_buffer("weight", weight.detach().contiguous())
         self.register_buffer("bias", None if bias is None else bias.detach().contiguous())
-        own = weight.detach().to(torch.float32).contiguous()
-        self._packed: Any = self.backend.pack(
-            own, None if bias is None else bias.detach().to(torch.float32).contiguous()
-        )
+        self._beside: tuple[tuple[FrozenLinear, ...], Any] | None = None
+
+    @cached_property
+    def _packed(self) -> Any:
+        """Laid out at the first product of its own: of maps that only run `together` their common weight is."""
+        return _laid_out([self])
 
     @classmethod
     def of(cls, module: nn.Module, backend: Backend | None = None) -> "FrozenLinear":
@@ -73,30 +76,66 @@ class FrozenLinear(nn.Module):
         assert isinstance(weight, Tensor)
         return cls(weight.t() if _is_conv1d(module) else weight, bias, backend)  # type: ignore[arg-type]
 
-    def forward(self, x: Float[Tensor, "... I"]) -> Float[Tensor, "... O"]:
-        """x W^T + b, in x's type, or through GELU in what the next product takes. ConfigError where a gradient is asked
-        for."""
+    def forward(self, x: Float[Tensor, "... I"], known: Float[Tensor, "... O"] | None = None) -> Float[Tensor, "... O"]:
+        """x W^T + b, in x's type, or through GELU in what the next product takes; `known` itself where another product
+        gave it already. ConfigError where a gradient is asked for."""
+        if known is not None:
+            return known
+        return self._product(x, self._packed, self.out_features)
+
+    def _product(self, x: Float[Tensor, "... I"], packed: Any, outputs: int) -> Float[Tensor, "... O"]:
         if x.requires_grad and torch.is_grad_enabled():
             raise ConfigError(
                 "FrozenLinear gives no gradient, and its input asks for one. Run it under torch.no_grad(), "
                 "or train a model that was not passed through freeze()."
             )
-        shape = (*x.shape[:-1], self.out_features)
+        shape = (*x.shape[:-1], outputs)
         if x.shape[-1] != self.in_features:
             raise ConfigError(f"FrozenLinear got {x.shape[-1]} inputs a row; its weight takes {self.in_features}.")
         if x.numel() == 0:
             return x.new_zeros(shape)
-        rows = x.detach().reshape(-1, self.in_features).to(self.backend.takes).contiguous()
-        y = self.backend.multiply(rows, self._packed, self.activate).view(shape)
-        return y if self.activate else y.to(x.dtype)
+        rows = x.detach().reshape(-1, self.in_features)
+        if rows.dtype != self.backend.takes:
+            rows = rows.to(self.backend.takes)
+        y = self.backend.multiply(rows.contiguous(), packed, self.activate).view(shape)
+        return y if self.activate or y.dtype == x.dtype else y.to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, backend={self.backend.name}"
 
 
-def ready(line: nn.Module, x: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-    """x in the type that a frozen product takes, so that several products of it convert it once; else x itself."""
-    return x.to(line.backend.takes) if isinstance(line, FrozenLinear) else x
+def together(x: Float[Tensor, "... I"], lines: Sequence[nn.Module]) -> list[Float[Tensor, "... _"]]:
+    """`[line(x) for line in lines]`, of frozen products in the type that these take. Where a back end lays weights out
+    it is one product: of a short text, what is paid a product counts. Hooks of each line see x and the line's own."""
+    first, every = lines[0], tuple(lines)
+    if not isinstance(first, FrozenLinear):
+        return [line(x) for line in lines]
+    shown = x.to(first.backend.takes)
+    if first._beside is None or first._beside[0] != every:
+        if isinstance(first.backend, Plain) or not all(_alike(first, other) for other in every):
+            return [line(shown) for line in lines]
+        first._beside = every, _laid_out(every)
+    sizes = [line.out_features for line in every]
+    parts = first._product(shown, first._beside[1], sum(sizes)).split(sizes, dim=-1)
+    return [line(shown, part) for line, part in zip(lines, parts, strict=True)]
+
+
+def _alike(one: FrozenLinear, other: nn.Module) -> bool:
+    """Whether one product can give both."""
+    return (
+        isinstance(other, FrozenLinear)
+        and other.backend is one.backend
+        and other.in_features == one.in_features
+        and not (one.activate or other.activate)
+        and (other.bias is None) == (one.bias is None)
+    )
+
+
+def _laid_out(lines: Sequence[FrozenLinear]) -> Any:
+    """The weights of these, one above the other, as their back end wants them."""
+    weights, biases = [line.weight for line in lines], [line.bias for line in lines if line.bias is not None]
+    weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+    return lines[0].backend.pack(weight.float().contiguous(), torch.cat(biases).float() if biases else None)
 
 
 def _is_conv1d(module: nn.Module) -> bool:

@@ -38,6 +38,11 @@ class ItemBlocks:
         return self.rows is None or bool((np.diff(self._owner) >= 0).all())
 
     @cached_property
+    def even(self) -> bool:
+        """Whether all items have as many rows: blocks are then the rows as they lie."""
+        return len(set(self.lengths)) == 1
+
+    @cached_property
     def keys(self) -> Int[np.ndarray, "B N"]:
         """The row at each key place."""
         counts = np.asarray(self.lengths, dtype=np.int64)
@@ -73,7 +78,9 @@ class ItemBlocks:
         return x if self.rows is None else x.index_select(0, self.rows)
 
     def keys_of(self, x: Float[Tensor, "P K"]) -> Float[Tensor, "B N K"]:
-        """All rows of x, one block an item."""
+        """All rows of x, one block an item; the memory of x where items are even."""
+        if self.even:
+            return x.unflatten(0, (len(self.lengths), -1))
         return _picked(x, self.keys.ravel()).unflatten(0, self.keys.shape)
 
     def queries_of(self, x: Float[Tensor, "P K"]) -> Float[Tensor, "B M K"]:
@@ -81,7 +88,9 @@ class ItemBlocks:
         return _picked(x, self.queries.ravel()).unflatten(0, self.queries.shape)
 
     def out_of(self, blocks: Float[Tensor, "B M K"]) -> Float[Tensor, "R K"]:
-        """The chosen rows out of query blocks."""
+        """The chosen rows out of query blocks; their memory where these are all rows of even items."""
+        if self.rows is None and self.even:
+            return blocks.flatten(0, 1)
         return _picked(blocks.flatten(0, 1), self.back)
 
     @cached_property

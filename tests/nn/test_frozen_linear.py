@@ -11,7 +11,7 @@ from encodeonce.errors import ConfigError
 from encodeonce.nn import frozen_backends, frozen_kernel, frozen_linear
 from encodeonce.nn.frozen_backends import Plain
 from encodeonce.nn.frozen_gelu import FrozenGelu
-from encodeonce.nn.frozen_linear import FrozenLinear, backends, choose, freeze, ready
+from encodeonce.nn.frozen_linear import FrozenLinear, backends, choose, freeze, together
 from encodeonce.nn.frozen_norm import FrozenNorm
 
 COMPUTE = ("fp32", "bf16x3", "bf16")
@@ -254,10 +254,31 @@ def test_the_matrix_unit_may_be_missing_or_forbidden(monkeypatch: pytest.MonkeyP
     assert fresh() == "no compiler"
 
 
-@pytest.mark.parametrize("compute", COMPUTE)
-def test_rows_made_ready_once_give_the_same_bits(compute: str) -> None:
-    line = FrozenLinear(torch.randn(24, 40), torch.randn(24), choose(compute))
-    x = torch.randn(5, 40)
-    shown = ready(line, x)
-    assert torch.equal(line(shown).float(), line(x))
-    assert ready(nn.Linear(40, 3), x) is x
+@pytest.mark.parametrize("backend", HERE, ids=lambda backend: backend.name)
+@pytest.mark.parametrize("biased", [True, False])
+def test_products_made_together_are_those_made_alone(backend: frozen_backends.Backend, biased: bool) -> None:
+    linears = [nn.Linear(48, outputs, bias=biased) for outputs in (32, 48, 16)]
+    lines = [FrozenLinear.of(linear, backend) for linear in linears]
+    for rows in (1, 7, 40):
+        x = torch.randn(2, rows, 48)
+        for line, found in zip(lines, together(x, lines), strict=True):
+            assert found.dtype == backend.takes
+            assert found.shape == (2, rows, line.out_features)
+            assert error(found, line(x).double()) < backend.tolerance
+    other = FrozenLinear.of(nn.Linear(48, 16, bias=not biased), backend)
+    found = together(x, [lines[0], other])  # other neighbours, and not alike: each by itself
+    assert error(found[1], other(x).double()) < backend.tolerance
+    assert torch.equal(together(x, linears)[0], linears[0](x))
+
+
+def test_hooks_see_their_own_line_of_products_made_together() -> None:
+    lines = [FrozenLinear.of(nn.Linear(32, 32), choose()) for _ in range(3)]
+    x, seen = torch.randn(1, 5, 32), []
+    plain = [each.clone() for each in together(x, lines)]
+    handle = lines[1].register_forward_hook(lambda line, inputs, y: seen.append((inputs[0], y.clone())) or -y)
+    found = together(x, lines)
+    handle.remove()
+    assert torch.equal(seen[0][0], x)
+    assert torch.equal(seen[0][1], plain[1])
+    assert [torch.equal(a, b) for a, b in zip(found, plain, strict=True)] == [True, False, True]
+    assert torch.equal(found[1], -plain[1])

@@ -21,3 +21,10 @@ def test_chosen_rows_come_back_in_their_order() -> None:
         assert (owner[blocks.queries] == np.arange(3)[:, None]).all()
         assert torch.equal(blocks.out_of(blocks.queries_of(x)), x[rows])
         assert blocks.in_order == (sorted(owner[rows]) == owner[rows].tolist())
+
+
+def test_even_items_are_not_copied() -> None:
+    x, even, uneven = torch.randn(6, 4), ItemBlocks((2, 2, 2), None), ItemBlocks((3, 3), torch.tensor([4, 0]))
+    assert torch.equal(even.keys_of(x), x[even.keys])
+    assert even.keys_of(x).data_ptr() == even.out_of(even.keys_of(x)).data_ptr() == x.data_ptr()
+    assert torch.equal(uneven.out_of(uneven.queries_of(x)), x[[4, 0]])

@@ -194,7 +194,8 @@ class Fusion(nn.Module):
             if len(near) == 1:  # one item: less is moved than a product a feature would
                 added = added + (features * near).sum(1)
             else:
-                added = added + torch.matmul(features.permute(2, 0, 1), near.permute(2, 1, 0)).permute(2, 1, 0)
+                turned = near.permute(2, 1, 0).contiguous()  # once, for this product and for its gradient's
+                added = added + torch.matmul(features.permute(2, 0, 1), turned).permute(2, 1, 0)
         each = added.unbind(1)
         return [None if m in skipped else self._projected(m, each[m]) for m in range(len(self.sites))]
 
