@@ -53,6 +53,9 @@ class FrozenLinear(nn.Module):
     GELU on its way out of the product (see `freeze`).
     """
 
+    weight: Tensor
+    bias: Tensor | None
+
     def __init__(
         self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None, backend: Backend | None = None
     ) -> None:
@@ -107,16 +110,17 @@ class FrozenLinear(nn.Module):
 def together(x: Float[Tensor, "... I"], lines: Sequence[nn.Module]) -> list[Float[Tensor, "... _"]]:
     """`[line(x) for line in lines]`, of frozen products in the type that these take. Where a back end lays weights out
     it is one product: of a short text, what is paid a product counts. Hooks of each line see x and the line's own."""
-    first, every = lines[0], tuple(lines)
+    first, every = lines[0], tuple(line for line in lines if isinstance(line, FrozenLinear))
     if not isinstance(first, FrozenLinear):
         return [line(x) for line in lines]
     shown = x.to(first.backend.takes)
-    if first._beside is None or first._beside[0] != every:
-        if isinstance(first.backend, Plain) or not all(_alike(first, other) for other in every):
+    beside = first._beside
+    if beside is None or beside[0] != every:
+        if isinstance(first.backend, Plain) or not all(_alike(first, other) for other in lines):
             return [line(shown) for line in lines]
-        first._beside = every, _laid_out(every)
+        first._beside = beside = every, _laid_out(every)
     sizes = [line.out_features for line in every]
-    parts = first._product(shown, first._beside[1], sum(sizes)).split(sizes, dim=-1)
+    parts = first._product(shown, beside[1], sum(sizes)).split(sizes, dim=-1)
     return [line(shown, part) for line, part in zip(lines, parts, strict=True)]
 
 
