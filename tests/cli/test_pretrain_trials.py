@@ -193,7 +193,7 @@ def test_without_a_masked_head_there_is_nothing_to_choose(run: Run, tiny: Path, 
         (["budget=5m", "probe.part=0.5"], "at most 0.30 each"),
         (["budget=5m", "probe.objectives=['maskt']"], "Did you mean 'masked'"),
         (["budget=5m", "probe.config='absent.toml'"], "absent.toml cannot be read"),
-        (["budget=1s", "probe.part=0.000001"], "trying both with 0.000001s: a budget of 0 s does not pay for"),
+        (["budget=1s", "probe.part=0.000001"], "trying both with 0.000001s: a budget of 1e-06 s does not pay for"),
     ],
 )
 def test_what_is_refused(run: Run, with_head: Path, probed: Probed, changes: list[str], message: str) -> None:
