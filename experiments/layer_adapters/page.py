@@ -150,6 +150,7 @@ GOALS = (
         "search",
         ("ms_a_query", "exact", "one"),
     ),
+    ("four methods compared on one task from nothing, killed half-way, s", "300", "compare", ("wall_s",)),
     ("warm read, store to a raw map", "0.5", "read", ("warm_store_to_raw",)),
     ("cold read of random batches, store to plain maps", "1.5", "read", ("cold_sample_store_to_plain",)),
     ("cold read of a whole pass, store to plain maps", "1.5", "read", ("cold_pass_store_to_plain",)),
