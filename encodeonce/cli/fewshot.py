@@ -93,14 +93,7 @@ def fewshot(
         raise click.UsageError("--output is where answers go: say with --predict what is to be answered.")
     names = [name.strip() for name in (methods or "").split(",") if name.strip()]
     if picture is not None:
-        from ..methods.refusion import FUSINGS
-        from ..report.plots import drawable
-
-        searched = [name for name, fusing in FUSINGS.items() if fusing.searched and not fusing.leak]
-        if not set(names) & set(searched):
-            listed = ", ".join(searched)
-            raise click.UsageError(f"--picture shows what a search chose: name one of {listed} with --methods.")
-        drawable(picture)
+        check_picture(picture, names)
     from ..integrations._saved import refuse_other
     from ..integrations.few_shot import METHODS, FewShot
     from ..tasks import named
@@ -145,6 +138,19 @@ def fewshot(
     elif answers:
         result["answers"] = answers
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else as_text(model, result))
+
+
+def check_picture(picture: Path, names: Sequence[str]) -> None:
+    """UsageError where none of these methods searches, and `drawable`'s errors."""
+    from ..methods.refusion import FUSINGS
+    from ..report.plots import drawable
+
+    searched = [name for name, fusing in FUSINGS.items() if fusing.searched and not fusing.leak]
+    if not set(names) & set(searched):
+        raise click.UsageError(
+            f"--picture shows what a search chose: name one of {', '.join(searched)} with --methods."
+        )
+    drawable(picture)
 
 
 def documents_of(

@@ -34,6 +34,7 @@ from ..resolve import nearest
 from ..serve.folder import encoder_of
 from ..types import Document, Spec
 from ._asked import Asked, asked, prompt_of, prompter_for
+from ._classes import check_classes, classes_of
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
 from ._saved import PROMPT, Trained, save, saved, trained
@@ -408,38 +409,6 @@ class FewShot:
     def _need_fit(self) -> None:
         if not hasattr(self, "mixture_"):
             raise RunError("this estimator is not fitted yet: call fit(texts, labels) first.")
-
-
-def classes_of(labels: Sequence[Any]) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
-    """The different labels in order, and the place of each one among them. DataError for one that is missing, and for
-    labels that are partly strings."""
-    missing = next((n for n, label in enumerate(labels, 1) if label is None or label != label), None)
-    if missing is not None:
-        raise DataError(f"label {missing} is {labels[missing - 1]!r}: give text {missing} a label, or leave it out.")
-    other = [n for n, label in enumerate(labels, 1) if isinstance(label, str) != isinstance(labels[0], str)]
-    if other:
-        shown = f"label 1 is {labels[0]!r} and label {other[0]} is {labels[other[0] - 1]!r}"
-        raise DataError(f"{shown}: give strings, or values of one other kind.")
-    classes, index = np.unique(np.asarray(labels), return_inverse=True)
-    return classes, index
-
-
-def check_classes(documents: Sequence[Document], index: Int[np.ndarray, " N"], classes: Sequence[Any]) -> None:
-    """DataError where there are not two classes of two different texts each; texts with several labels are said."""
-    if len(classes) < 2:
-        raise DataError(f"all {len(index)} labels are {classes}: a classifier needs two classes.")
-    labels: dict[str, set[int]] = {}
-    for document, label in zip(documents, index.tolist(), strict=True):
-        labels.setdefault(content(document), set()).add(label)
-    different = [sum(label in own for own in labels.values()) for label in range(len(classes))]
-    if min(different) < 2:
-        poorest = int(np.argmin(different))
-        n = int(np.sum(index == poorest))
-        shown = "has one example" if n == 1 else f"has one text, {n} times"
-        raise DataError(f"class {classes[poorest]!r} {shown}; cross-validation needs two different texts of each.")
-    torn = [next(d for d in documents if content(d) == key) for key, own in labels.items() if len(own) > 1]
-    if torn:
-        log.warning("%d texts have several labels, the first: %s %r", len(torn), torn[0].id, torn[0].text[:60])
 
 
 def _report(

@@ -23,6 +23,7 @@ __all__ = [
     "scores",
     "seconds",
     "shown",
+    "steps",
     "training_seconds",
 ]
 
@@ -83,6 +84,21 @@ def seconds(
         if taken:
             found.setdefault(column(row), {}).setdefault(label(row), []).append(taken)
     return {task: {name: mean_sd(values)[0] for name, values in by.items()} for task, by in found.items()}
+
+
+def steps(
+    table: Mapping[str, Mapping[str, Score]], pairs: Sequence[tuple[str, str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of what the second method of each pair has over the first, with Welch's p; a line a task that
+    has both."""
+    lines = []
+    for task, by in table.items():
+        for low, high in pairs:
+            if low in by and high in by:
+                p = welch(by[low].values, by[high].values)["p"]
+                gain = by[high].mean - by[low].mean
+                lines.append([task, f"{high} − {low}", f"{gain:+.2f}", "" if p is None else f"{p:.2g}"])
+    return ["task", "step", "difference", "p (Welch)"], lines
 
 
 def deciding(

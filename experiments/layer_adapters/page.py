@@ -14,7 +14,7 @@ from typing import Any
 from encodeonce.cli.published import published
 from encodeonce.metrics.significance import welch
 from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
-from encodeonce.report.table import Score, comparison, markdown, scores
+from encodeonce.report.table import comparison, markdown, scores, steps
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -35,18 +35,6 @@ def rows_of(folder: str) -> list[ResultsRow]:
     return sorted(found, key=lambda row: METHODS.index(row.method))
 
 
-def steps(table: Mapping[str, Mapping[str, Score]]) -> str:
-    """Differences of neighbouring methods with Welch's p."""
-    lines = []
-    for task, by in table.items():
-        for low, high in ORDER:
-            if low in by and high in by:
-                p = welch(by[low].values, by[high].values)["p"]
-                gain = by[high].mean - by[low].mean
-                lines.append([task, f"{high} − {low}", f"{gain:+.2f}", "" if p is None else f"{p:.2g}"])
-    return markdown(["task", "step", "difference", "p (Welch)"], lines)
-
-
 def section(folder: str, title: str, paper: str | None) -> list[str]:
     """One data set: table, steps, how it was made."""
     rows = rows_of(folder)
@@ -58,7 +46,7 @@ def section(folder: str, title: str, paper: str | None) -> list[str]:
         "The paper's columns are BERT-large-cased on UD v2.3: context, not a like-for-like comparison." if paper else ""
     )
     picture = f"```{{image}} ../experiments/layer_adapters/{folder}/improvement.png\n```"
-    parts = [f"## {title}", markdown(header, lines), context, steps(scores(rows)), made_by(rows)]
+    parts = [f"## {title}", markdown(header, lines), context, markdown(*steps(scores(rows), ORDER)), made_by(rows)]
     return [part for part in [*parts, picture if (HERE / folder / "improvement.png").exists() else ""] if part]
 
 

@@ -10,9 +10,8 @@ from statistics import fmean
 
 from encodeonce.cli.config import load
 from encodeonce.cli.published import published
-from encodeonce.metrics.significance import welch
 from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
-from encodeonce.report.table import Score, comparison, deciding, markdown, scores, training_seconds
+from encodeonce.report.table import Score, comparison, deciding, markdown, scores, steps, training_seconds
 
 HERE = Path(__file__).parent
 EXPERIMENTS = HERE.parent
@@ -92,18 +91,6 @@ def mean_of(cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRo
     return fmean(value for row in rows if row.method == method and (value := cost(row)))
 
 
-def steps(table: Mapping[str, Mapping[str, Score]]) -> str:
-    """Differences between methods with Welch's p."""
-    lines = []
-    for task, by in table.items():
-        for low, high in STEPS:
-            if low in by and high in by:
-                p = welch(by[low].values, by[high].values)["p"]
-                gain = by[high].mean - by[low].mean
-                lines.append([task, f"{high} − {low}", f"{gain:+.2f}", "" if p is None else f"{p:.2g}"])
-    return markdown(["task", "step", "difference", "p (Welch)"], lines) if lines else ""
-
-
 def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
     """One comparison: scores and costs, beside fine-tuning, steps, how it was made."""
     paper, metrics = SETS[folder]
@@ -115,7 +102,9 @@ def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
         if (EXPERIMENTS / folder / f"{name}.png").exists()
     ]
     name, more = title(folder)
-    parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics)), steps(table)]
+    above, gains = steps(table, STEPS)
+    parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics))]
+    parts += [markdown(above, gains)] if gains else []
     return [part for part in [*parts, made_by(rows), *pictures] if part]
 
 

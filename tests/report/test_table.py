@@ -8,7 +8,7 @@ from scipy import stats
 
 from encodeonce.errors import DataError
 from encodeonce.report.results import ResultsRow
-from encodeonce.report.table import Score, aligned, comparison, markdown, scores, seconds
+from encodeonce.report.table import Score, aligned, comparison, markdown, scores, seconds, steps
 
 SEEDS = (13, 21, 42, 87, 100)
 
@@ -122,3 +122,11 @@ def test_other_splits_stay_out() -> None:
 def test_markdown_and_aligned() -> None:
     assert markdown(["a", "b"], [["x|y", "1"]]) == "| a | b |\n| :-- | --: |\n| x\\|y | 1 |"
     assert aligned(["method", "b"], [["x", "10.5"]]) == "method     b\n──────  ────\nx       10.5"
+
+
+def test_steps_are_differences_of_means_with_scipys_p() -> None:
+    table = scores([*FROZEN, *LINEAR, *rows_of("frozen", (50.0,), "ner"), *rows_of("linear", (52.0,), "ner")])
+    header, lines = steps(table, [("frozen", "linear"), ("linear", "absent")])
+    p = stats.ttest_ind([80.0, 81.0, 79.0, 80.5, 79.5], [90.0, 90.2, 89.8, 90.1, 89.9], equal_var=False).pvalue
+    assert len(header) == 4
+    assert lines == [["upos", "linear − frozen", "+10.00", f"{p:.2g}"], ["ner", "linear − frozen", "+2.00", ""]]
