@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import documents_option, json_option, together
+from .options import documents_option, drawable_picture, json_option, together
 
 if TYPE_CHECKING:
     from ..types import Document
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["analyse"]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    """Refused at once where it could not be drawn after the work."""
-    if value is not None and not ctx.resilient_parsing:
-        from ..report.plots import drawable
-
-        drawable(value)
-    return value
 
 
 path_option: Decorator = click.option(
@@ -52,7 +43,7 @@ result_options: Decorator = together(
         "--output",
         "-o",
         type=click.Path(dir_okay=False, path_type=Path),
-        callback=_picture,
+        callback=drawable_picture,
         help="A picture (.png, .svg, .pdf).",
     ),
     json_option,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import MissingExtra
-from .options import json_option, set_option
+from .options import json_option, listed, set_option
 
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
@@ -20,10 +20,6 @@ Metrics = Mapping[str, Sequence[str]]
 __all__ = ["compare"]
 
 log = logging.getLogger("encodeonce")
-
-
-def _listed(ctx: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[float]:
@@ -43,7 +39,7 @@ def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     "-m",
     default="frozen,linear,fusion,agg,adapted",
     show_default=True,
-    callback=_listed,
+    callback=listed,
     help="Methods, or names of [methods.NAME] tables, with commas between.",
 )
 @click.option(

@@ -10,7 +10,7 @@ from ..integrations.few_shot import FewShot
 from ..tasks import Task
 from ..tasks.classification import Classification
 from ..types import Document, Spec
-from .fewshot import shown
+from .few_shot_material import shown
 
 __all__ = ["FewShotPredictor", "FewShotRun"]
 

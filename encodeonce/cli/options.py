@@ -10,8 +10,10 @@ import click
 __all__ = [
     "budget_option",
     "documents_option",
+    "drawable_picture",
     "json_option",
     "layers_of",
+    "listed",
     "passages_option",
     "read_option",
     "reader_options",
@@ -45,6 +47,20 @@ def _read(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
         if not equals or not name:
             raise click.BadParameter(f"{name!r}: write it as comments=true.")
     return {name: value_of(text) for name, _, text in pairs}
+
+
+def listed(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """A callback: names with commas between; None where none is given."""
+    return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def drawable_picture(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """A callback: a picture is refused at once where it could not be drawn after the work."""
+    if value is not None and not ctx.resilient_parsing:
+        from ..report.plots import drawable
+
+        drawable(value)
+    return value
 
 
 def together(*options: Decorator) -> Decorator:

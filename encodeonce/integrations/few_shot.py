@@ -180,7 +180,6 @@ class FewShot:
         self.mixture_ = stacked(held_out, index)
         self.tried_ = _report(held_out, self.mixture_, index, seconds)
         self._trained = {name: self._train(name, material) for name in self.mixture_.weights}
-        log.info("%s", self.summary())
         return self
 
     def predict_proba(self, texts: Texts) -> Float[np.ndarray, "N C"]:

@@ -1,0 +1,91 @@
+"""What `fewshot` is given, read and checked before anything is trained."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from ..corpus import format_of, read
+from ..integrations._saved import refuse_other
+from ..methods.refusion import FUSINGS
+from ..tasks import named
+from ..types import Document
+
+__all__ = ["Given", "check_outputs", "read_all", "shown"]
+
+Columns = Mapping[str, int | str] | None
+
+
+@dataclass(frozen=True)
+class Given:
+    """The documents of each file, none where there is no file; `labels` are those of `labelled`, `gold` of `test`."""
+
+    labelled: Sequence[Document]
+    unlabelled: Sequence[Document]
+    test: Sequence[Document]
+    asked: Sequence[Document]
+    labels: Sequence[str]
+    gold: Sequence[str]
+
+
+def check_outputs(
+    asked: Path | None, output: Path | None, folder: Path | None, picture: Path | None, methods: Sequence[str] | None
+) -> None:
+    """What would come out where nothing is asked for it, or over something else, is refused.
+
+    UsageError for answers without texts, and for a picture where none of the methods searches; RunError for a folder
+    that holds something else.
+    """
+    if output is not None and asked is None:
+        raise click.UsageError("--output is where answers go: say with --predict what is to be answered.")
+    searched = [name for name, fusing in FUSINGS.items() if fusing.searched and not fusing.leak]
+    if picture is not None and not set(methods or ()) & set(searched):
+        raise click.UsageError(
+            f"--picture shows what a search chose: name one of {', '.join(searched)} with --methods."
+        )
+    if folder is not None:
+        refuse_other(folder)
+
+
+def read_all(
+    labelled: Path,
+    unlabelled: Path | None,
+    test: Path | None,
+    asked: Path | None,
+    column: str,
+    format: str | None,
+    columns: Columns,
+) -> Given:
+    """All files; DataError names the place of a text or label that is missing, and of a text that cannot be answered.
+
+    `format` is that of all files that end like the labelled one.
+    """
+
+    def of(path: Path | None, with_labels: bool) -> list[Document]:
+        if path is None:
+            return []
+        own = format if path.suffix == labelled.suffix else None
+        return documents_of(path, own, columns, "" if with_labels else column)
+
+    documents, others, gold, questions = of(labelled, True), of(unlabelled, False), of(test, True), of(asked, False)
+    kind = named("label", kind="classification", column=column, numbers_are_classes=True)
+    task = kind.learn(documents)
+    labels, of_test = ([str(one) for one in task.gold(own)] for own in (documents, gold))
+    for document in questions:
+        task.check(document)
+    return Given(documents, others, gold, questions, labels, of_test)
+
+
+def documents_of(path: Path, format: str | None, columns: Columns, without: str = "") -> list[Document]:
+    """The documents of a file, with the columns that it can have: plain text has none, and a file that is not labelled
+    need not have the one called `without`."""
+    plain = format_of(path, format).name == "text"
+    kept = {} if plain else {name: place for name, place in (columns or {}).items() if name != without}
+    return read(path, format=format, columns=kept or None)
+
+
+def shown(documents: Sequence[Document]) -> list[str | tuple[str, str]]:
+    """Texts, or pairs of texts, as an estimator takes them."""
+    texts = [document.text or " ".join(document.words) for document in documents]
+    return [(text, d.pair) if d.pair else text for text, d in zip(texts, documents, strict=True)]
