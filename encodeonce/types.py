@@ -20,6 +20,7 @@ __all__ = [
     "DTYPES",
     "IGNORE",
     "Answer",
+    "Corpus",
     "Document",
     "Edit",
     "Encoder",
@@ -32,6 +33,7 @@ __all__ = [
     "Spec",
     "Texts",
     "item_key",
+    "texts_digest",
 ]
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
@@ -56,6 +58,11 @@ def item_key(words: Sequence[str], text: str = "", pair: str = "") -> str:
     first = ["words", *words] if words else ["text", text]
     shown = ["pair", first, pair] if pair else first
     return hashlib.sha256(json.dumps(shown, ensure_ascii=True).encode("ascii")).hexdigest()
+
+
+def texts_digest(texts: Sequence[str]) -> str:
+    """SHA-256 (hex) of texts in their order."""
+    return hashlib.sha256(json.dumps(list(texts), ensure_ascii=True).encode("ascii")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +302,29 @@ class Spec:
             return cls(**{**values, "layers": tuple(values["layers"])})
         except (TypeError, KeyError) as problem:
             raise ConfigError(f"incomplete Spec: {problem}.") from None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The texts whose vectors are searched: how many, a SHA-256 of them in their order, what made the vectors."""
+
+    texts: int
+    sha256: str
+    spec: Spec
+
+    @classmethod
+    def of(cls, texts: Sequence[str], spec: Spec) -> "Corpus":
+        """Of these texts, in this order."""
+        return cls(len(texts), texts_digest(texts), spec)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"texts": self.texts, "sha256": self.sha256, "spec": self.spec.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Corpus":
+        """The inverse of `to_json`."""
+        return cls(values["texts"], values["sha256"], Spec.from_json(values["spec"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from safetensors.numpy import load_file, save_file
 
 from ..batching import Source
@@ -35,7 +35,7 @@ from ..tasks import Task, from_json
 from ..train.atomic import json_bytes, write_bytes
 from ..train.fit import fit
 from ..train.upper import Upper
-from ..types import Document
+from ..types import Corpus, Document
 from ._material import TextVectors
 from ._tuned import TASK, Schedule, cut, task_of
 
@@ -66,7 +66,7 @@ class Neighbourhood:
             for text in texts_of(document):
                 texts.setdefault(same(text), text)
         rows = {name: row for row, name in enumerate(texts)}
-        return cls(rows, Search(vectors.last(list(texts.values())), metric), vectors)
+        return cls(rows, _search(vectors.last(list(texts.values())), metric, rows, vectors), vectors)
 
     def near(self, documents: Sequence[Document], k: int) -> Near:
         """The k nearest of each document, without its own texts. TooFewVectors where there are fewer."""
@@ -120,10 +120,11 @@ class Inner:
         """What `save` left, with the same answers."""
         described = json.loads((folder / "inner.json").read_text(encoding="utf-8"))
         fusing = Fusing(**json.loads((folder / "fusion.json").read_text(encoding="utf-8"))["fusing"])
-        search = Search(load_file(folder / "corpus.safetensors")["vectors"], described["metric"])
-        near = Neighbourhood({text: row for row, text in enumerate(described["texts"])}, search, vectors)
+        rows = {text: row for row, text in enumerate(described["texts"])}
+        kept = load_file(folder / "corpus.safetensors")["vectors"]
+        near = Neighbourhood(rows, _search(kept, described["metric"], rows, vectors), vectors)
         task, tuning = from_json(described["task"]), Tuning(**described["tuning"])
-        method = _made(model, tuning, task, fusing, search.width, seed=0)
+        method = _made(model, tuning, task, fusing, near.search.width, seed=0)
         method.restore(folder)
         decisions = tuple(Decision(**one) for one in described["decisions"])
         ratios = {(block, slot): ratio for block, slot, ratio in described["ratios"]}
@@ -161,6 +162,11 @@ def fused(
     fit(method, examples, {TASK: task}, settings)
     ratios = method.ratios(examples)
     return _answering(method, task, tuning, settings.to_json(), model, near, decisions, ratios)
+
+
+def _search(kept: Float[np.ndarray, "M D"], metric: str, rows: Mapping[str, int], vectors: TextVectors) -> Search:
+    """Among the texts' vectors; `rows` are the texts as they are compared, in the order of the vectors."""
+    return Search(kept, metric, corpus=Corpus.of(list(rows), vectors.spec))
 
 
 def _made(model: Pretrained, tuning: Tuning, task: Task, fusing: Fusing, width: int, seed: int) -> Refusion:

@@ -33,7 +33,7 @@ __all__ = ["Trained", "is_estimator", "refuse_other", "save", "saved", "trained"
 
 Trained = TrainedProbe | Predictor | Inner | Asked
 
-SCHEMA = 2
+SCHEMA = 3
 KIND = "few_shot"
 TUNED = "finetune"
 PROMPT = "prompt"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, NonFinite, TooFewVectors
 from ..resolve import nearest
-from ..types import Neighbours
+from ..types import Corpus, Neighbours
 from .approximate import KINDS, Approximate, kind_for
 from .scan import Scan
 
@@ -48,13 +48,21 @@ class Search:
     `kind` is "exact" (one pass over all rows), a faiss index ("flat", "ivf", "hnsw", "ivfpq"; extra `search`), or
     "auto": exact up to 200,000 rows, beyond that the index that fits (`approximate.kind_for`). Copies of the rows may
     take `memory` bytes; where they do not fit, rows are read and converted block by block at each search. A vector of
-    length 0 has cosine 0 with everything. The caller's arrays are never changed.
+    length 0 has cosine 0 with everything. The caller's arrays are never changed. `corpus` says what the rows are
+    vectors of, where that is known, to whoever keeps what was found among them.
 
     Raises ConfigError for what is no [N, D] array or an unknown word, NonFinite for a row with inf or NaN.
     """
 
     def __init__(
-        self, rows: Rows, metric: str = "l2", kind: str = "exact", *, memory: int = MEMORY, seed: int = 0
+        self,
+        rows: Rows,
+        metric: str = "l2",
+        kind: str = "exact",
+        *,
+        corpus: Corpus | None = None,
+        memory: int = MEMORY,
+        seed: int = 0,
     ) -> None:
         if metric not in METRICS:
             raise ConfigError(f"metric={metric!r} is none of {', '.join(METRICS)}.{nearest(metric, list(METRICS))}")
@@ -63,7 +71,7 @@ class Search:
             raise ConfigError(f"kind={kind!r} is none of {', '.join(names)}.{nearest(kind, names)}")
         if len(rows.shape) != 2 or rows.shape[1] < 1:
             raise ConfigError(f"rows of shape {tuple(rows.shape)} cannot be searched; give [N, D] with D at least 1.")
-        self.metric, self.memory, self.seed = metric, memory, seed
+        self.metric, self.corpus, self.memory, self.seed = metric, corpus, memory, seed
         self.shape = int(rows.shape[0]), int(rows.shape[1])
         self.kind = kind_for(self.shape, memory) if kind == "auto" else kind
         self.rows = self._held(rows)

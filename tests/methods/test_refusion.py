@@ -1,5 +1,7 @@
 """Retrieved vectors inside BERT, RoBERTa and T5: identities 20, 21, 24, 26, 31, 32, 37 of the spec."""
 
+import hashlib
+import json
 import math
 import re
 import shutil
@@ -13,16 +15,18 @@ from fusion_world import FAMILIES, WIDTH, K, World, logits
 from torch import Tensor
 
 from encodeonce.batching import Batch
-from encodeonce.errors import ConfigError, RunError
+from encodeonce.encoders.pooled import Pooled
+from encodeonce.errors import ConfigError, RunError, SpecMismatch
 from encodeonce.methods.fewshot.prompted import prompted, source_of
 from encodeonce.methods.finetune import Finetune, Tuning
-from encodeonce.methods.refusion import FUSINGS, Fusing, Refusion, Retrieved, refusion
+from encodeonce.methods.refusion import FUSINGS, Fusing, Refusion, Retrieved, Retriever, refusion
 from encodeonce.prompts import Prompt
 from encodeonce.store import Search
 from encodeonce.tasks import named
 from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
 from encodeonce.train.upper import Upper
+from encodeonce.types import Document, Spec
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -296,6 +300,52 @@ def test_what_cannot_be_restored_or_would_be_lost_is_named(
     assert (encoder / "model.safetensors").read_bytes() == before
 
 
+def test_neighbours_of_another_corpus_than_the_one_learned_from_are_noticed(
+    small: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = Pooled(small.model, "text")
+    texts = [Document(f"c{n}", text=f"the cat {n} sat") for n in range(9)]
+    first = Retriever.build(tmp_path / "first", texts, encoder)
+    grown = Retriever.build(tmp_path / "grown", [*texts, Document("c9", text="a river")], encoder)
+    other = Retriever.build(tmp_path / "other", texts, Pooled(small.model, "text", "cls"))
+    found = {
+        name: Retrieved(small.cut, one.near(small.documents, K))
+        for name, one in (("first", first), ("grown", grown), ("other", other))
+    }
+    method = small.made(Fusing(k=K))
+    method.read(found["first"], small.documents, [small.task])
+    method.save(tmp_path / "kept")
+    said = json.loads((tmp_path / "kept" / "fusion.json").read_text())["corpus"]
+    content = json.dumps([document.text for document in texts]).encode()
+    assert (said["texts"], said["sha256"]) == (9, hashlib.sha256(content).hexdigest())
+    assert Spec.from_json(said["spec"]) == encoder.spec(dtype="fp32")
+    again = refusion(small.plain(), Fusing(k=K), WIDTH)
+    again.restore(tmp_path / "kept")
+    again.read(found["first"], small.documents)
+    assert "another corpus" not in caplog.text
+    for _ in range(2):
+        again.read(found["grown"], small.documents)
+    assert caplog.text.count("learned from neighbours among 9 texts") == 1
+    assert "another corpus, of 10 texts" in caplog.text
+    with pytest.raises(SpecMismatch, match="pooling: 'cls' here, 'mean' there"):
+        again.read(found["other"], small.documents)
+    read = refusion(small.plain(), Fusing(k=K), WIDTH)
+    read.read(found["other"], small.documents)
+    with pytest.raises(SpecMismatch, match="pooling: 'cls' here, 'mean' there"):
+        read.restore(tmp_path / "kept")
+    hidden = Fusing(k=K, queries="hidden")
+    asking = refusion(small.plain(), hidden, WIDTH, search=first.search)
+    asking.save(tmp_path / "asking")
+    assert json.loads((tmp_path / "asking" / "fusion.json").read_text())["corpus"] == said
+    with pytest.raises(SpecMismatch, match="pooling: 'cls' here, 'mean' there"):
+        refusion(small.plain(), hidden, WIDTH, search=other.search).restore(tmp_path / "asking")
+    unknown = refusion(small.plain(), Fusing(k=K), WIDTH)
+    unknown.read(Retrieved(small.cut, small.near()), small.documents)
+    unknown.save(tmp_path / "unknown")
+    assert json.loads((tmp_path / "unknown" / "fusion.json").read_text())["corpus"] is None
+    again.restore(tmp_path / "unknown")
+
+
 def test_ratios_are_those_of_the_vectors_and_a_faint_one_is_said(
     small: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -351,9 +401,12 @@ def test_named_settings_and_what_is_refused() -> None:
         ({"ending": "hard"}, "ending 'hard' is not known"),
         ({"leak": True, "schemes": ["add"]}, "leak=True with .*so give several schemes"),
         ({"leak": True, "order": 2}, "leak=True with .*order=2: dev gradients leak"),
+        ({"scale": "convex", "schemes": ["add", "released_mask"]}, "scale='convex' with the scheme 'released_mask'"),
+        ({"scale": "convex", "choice": ["released_mask", "mask"]}, "scale='convex' with the scheme 'released_mask'"),
     ):
         with pytest.raises(ConfigError, match=message):
             Fusing(**changes)
+    assert Fusing(scale="convex", schemes=["add", "released_mask"], choice=["add", "add"]).scale == "convex"
 
 
 def test_what_does_not_fit_is_refused(small: World) -> None:

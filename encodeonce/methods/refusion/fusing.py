@@ -36,13 +36,15 @@ class Fusing:
     trains. `position`: the vector goes to an item's "first" row, the row the head reads ("mask"), or "all".
 
     `scale` "paper" divides a ranked sum by k although its weights sum to 1; "convex" does not, and divides the ordered
-    mask's by what it keeps. `temperature` is tau of the ordered mask. `project` "linear" maps vectors of another width
-    by a matrix that starts at 0. `queries` "hidden" searches anew in every module, by its own input.
+    mask's by what it keeps; "released_mask" has the released scale alone. `temperature` is tau of the ordered mask.
+    `project` "linear" maps vectors of another width by a matrix that starts at 0. `queries` "hidden" searches anew in
+    every module, by its own input.
 
     `leak` adds gradients of the dev loss to the weights' and leaves the architecture at its random start, as released;
     `xavier` draws start values of ranks and masks as released.
 
-    Raises ConfigError for values out of range, for keys at all positions, and for a leak where nothing is searched.
+    Raises ConfigError for values out of range, for keys at all positions, for a convex "released_mask", and for a leak
+    where nothing is searched.
     """
 
     slots: Sequence[str] = ("key", "value")
@@ -90,6 +92,11 @@ class Fusing:
             raise ConfigError(
                 f"leak=True with schemes={list(self.schemes)}, order={self.order}: dev gradients leak in the search's "
                 "first-order step, so give several schemes, order=1 and no choice; or train on train and dev together."
+            )
+        if self.scale == "convex" and "released_mask" in (self.choice or self.schemes):
+            raise ConfigError(
+                "scale='convex' with the scheme 'released_mask': it is what the released code computes, which divides "
+                "by k. Use scale='paper', or the scheme 'mask', which can be convex."
             )
         if self.position == "all" and "key" in self.slots:
             raise ConfigError(

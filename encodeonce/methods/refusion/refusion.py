@@ -21,15 +21,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ...batching import Batch, Examples
+from ...batching import Batch, Examples, Source, Supervised
 from ...encoders.live import LiveBlocks
-from ...errors import ConfigError, RunError
+from ...errors import ConfigError, RunError, SpecMismatch
 from ...store.search import Search
+from ...types import Corpus
 from ..finetune import Finetune, Live
 from ..multitask import Part, start_seed
 from .fused import Fused
 from .fusing import SLOTS, Fusing
 from .fusion import Decision, Fusion, Site
+from .retrieved import Retrieved
 
 __all__ = ["FAINT", "Refusion", "refusion"]
 
@@ -50,6 +52,11 @@ class Refusion(Finetune):
         # beside the registered modules: the plain method's parameters are this one's
         object.__setattr__(self, "_plain", plain)
         self._measured = False
+        search = self.fused.search
+        self.corpus: Corpus | None = None if search is None else search.corpus
+        """Whose vectors are added: those of the first neighbours that were read, or of the saved fusion; None: unknown.
+        """
+        self._others: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -77,6 +84,36 @@ class Refusion(Finetune):
     def described(self) -> dict[str, Any]:
         """The plain method's settings, and those of the fusion."""
         return {**super().described(), "fusing": self.fusion.fusing.to_json()}
+
+    def read(
+        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "train"
+    ) -> Examples:
+        """As `Finetune`. SpecMismatch for neighbours' vectors of another encoder than those learned from; other texts
+        are said."""
+        if isinstance(source, Retrieved):
+            self._meet(source.near.search.corpus)
+        return super().read(source, documents, tasks, split)
+
+    def _meet(self, corpus: Corpus | None) -> None:
+        """Neighbours of this corpus are to be added: the first known one is kept, and others are compared with it."""
+        mine = self.corpus
+        if mine is None or corpus is None:
+            self.corpus = mine or corpus
+            return
+        differences = corpus.spec.differences(mine.spec)
+        if differences:
+            raise SpecMismatch(
+                f"the fusion learned from vectors of {mine.spec.encoder}, and these neighbours' are others, of "
+                f"{corpus.spec.encoder} (there: what it learned from): {'; '.join(differences)}. Retrieve from a corpus"
+                " that the same encoder made, or train the fusion again."
+            )
+        if corpus.sha256 not in (mine.sha256, *self._others):
+            self._others.add(corpus.sha256)
+            log.warning(
+                "the fusion learned from neighbours among %d texts (SHA-256 %.12s), and these are of another corpus, of"
+                " %d texts (%.12s)",
+                *(mine.texts, mine.sha256, corpus.texts, corpus.sha256),
+            )
 
     def groups(self, name: str) -> dict[str, list[nn.Parameter]]:
         """The plain method's, and "inside": ranks, masks, projections. The architecture is the upper level's."""
@@ -216,7 +253,8 @@ class Refusion(Finetune):
 
     def save(self, folder: Path) -> None:
         """`model.safetensors` holds blocks and head as the plain method names them, `fusion.safetensors` and
-        `fusion.json` what fusion adds. RunError where the folder holds something else, a checkpoint say."""
+        `fusion.json` what fusion adds and of which corpus. RunError where the folder holds something else, a checkpoint
+        say."""
         if (folder / "model.safetensors").exists() and not (folder / "fusion.json").exists():
             raise RunError(f"{folder} holds another model, whose weights would be lost. Choose another folder.")
         folder.mkdir(parents=True, exist_ok=True)
@@ -226,20 +264,22 @@ class Refusion(Finetune):
             "width": self.fusion.width,
             "sites": [asdict(site) for site in self.fusion.sites],
             "choice": list(self.choice()),
+            "corpus": None if self.corpus is None else self.corpus.to_json(),
         }
         (folder / "fusion.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
         save_file(_tensors(self.plain()), folder / "model.safetensors")
 
     def restore(self, folder: Path) -> None:
         """The inverse, into a method that was made alike; RunError with the difference where it was not, and for files
-        that are missing or not those of a fusion."""
+        that are missing or not those of a fusion. Neighbours read before or after are compared as in `read`."""
         missing = [name for name in FILES if not (folder / name).is_file()]
         if missing:
             raise RunError(f"{folder / missing[0]} is missing: {folder} holds no fusion, or was not copied whole.")
         try:
             described = json.loads((folder / "fusion.json").read_text(encoding="utf-8"))
             theirs = {**described["fusing"], "width": described["width"], "sites": described["sites"]}
-        except (ValueError, KeyError, TypeError) as problem:
+            corpus = None if described["corpus"] is None else Corpus.from_json(described["corpus"])
+        except (ValueError, KeyError, TypeError, ConfigError) as problem:
             raise RunError(f"{folder / 'fusion.json'} does not describe a fusion: {problem!r}.") from None
         sites = [asdict(site) for site in self.fusion.sites]
         mine = {**self.fusion.fusing.to_json(), "width": self.fusion.width, "sites": sites}
@@ -249,6 +289,8 @@ class Refusion(Finetune):
                 f"{folder} holds fusion made with { ({key: theirs.get(key) for key in other}) }; this one has {other}. "
                 "Make it with the saved settings."
             )
+        here, self.corpus = self.corpus, corpus
+        self._meet(here)
         for module, name in ((self.plain(), "model.safetensors"), (self.fusion, "fusion.safetensors")):
             try:
                 module.load_state_dict(load_file(folder / name))

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
 from ...store import FillReport, Search, Store, Stored
-from ...types import Document, Spec
+from ...types import Corpus, Document, Spec, texts_digest
 from .near import Leakage, Near, asked, leakage, nearest_of, same, texts_of
 
 __all__ = ["Retriever", "TextEncoder"]
@@ -77,7 +77,7 @@ class Retriever:
             log.info(
                 "%s: %d of %d texts are kept, the others are empty or stand there twice", folder, len(texts), len(every)
             )
-        described = {"texts": len(texts), "sha256": _digest(texts), "dtype": dtype}
+        described = {"texts": len(texts), "sha256": texts_digest(texts), "dtype": dtype}
         manifest = folder / "corpus.json"
         if manifest.exists():
             there = _described(folder)
@@ -107,16 +107,16 @@ class Retriever:
         """
         folder = Path(folder)
         described, texts = _described(folder), _texts(folder)
-        if _digest(texts) != described["sha256"]:
-            raise CorruptStore(f"{folder / 'texts.jsonl'} was changed since the corpus was built. Build it anew.")
         spec = encoder.spec(dtype=described["dtype"])
+        corpus = Corpus.of(texts, spec)
+        if corpus.sha256 != described["sha256"]:
+            raise CorruptStore(f"{folder / 'texts.jsonl'} was changed since the corpus was built. Build it anew.")
         if spec.unit != "text":
             raise SpecMismatch(f"{folder}: the encoder gives a row a {spec.unit}; retrieval needs one a text.")
         store = Store.open(folder / "states", spec)
         rows = Stored(store, store.keys(_documents(texts)))
-        return cls(
-            folder, texts, store, encoder, Search(rows, metric or described["metric"], kind or described["kind"])
-        )
+        search = Search(rows, metric or described["metric"], kind or described["kind"], corpus=corpus)
+        return cls(folder, texts, store, encoder, search)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -128,7 +128,7 @@ class Retriever:
 
     @cached_property
     def _digest(self) -> str:
-        return _digest(self.texts)
+        return texts_digest(self.texts)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -180,7 +180,7 @@ class Retriever:
 
     def _mark(self, texts: Sequence[str], k: int, exclude_same: bool, allow_fewer: bool) -> str:
         search = [self._digest, self.search.metric, self.search.kind, self.store.spec.to_json()]
-        shown = json.dumps([search, _digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
+        shown = json.dumps([search, texts_digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
         return hashlib.sha256(shown.encode()).hexdigest()
 
 
@@ -209,7 +209,3 @@ def _read(folder: Path, name: str) -> str:
 
 def _documents(texts: Sequence[str]) -> list[Document]:
     return [Document(f"text {row}", text=text) for row, text in enumerate(texts)]
-
-
-def _digest(texts: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(list(texts), ensure_ascii=True).encode()).hexdigest()
