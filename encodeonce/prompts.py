@@ -35,6 +35,12 @@ METRICS = ("accuracy", "matthews", "f1", "macro_f1")
 CHANGES = ("no_stop", "lower_first")
 SLOT = re.compile(r"(\s*)\{(\w*)(?::([\w,]*))?\}")
 STOPS = ".!?;:,"
+KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("name", "template", "metric", "positive"), str),
+    **dict.fromkeys(("max_pieces", "text_pieces"), int),
+    "words": Mapping,
+}
+"""What each field of a prompt is."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Prompt:
 
     `metric` is the score the task is published under ("f1" is that of the label `positive`), `max_pieces` the longest
     prompted input (0: what the model holds), `text_pieces` the longest first text (0: no limit of its own). Raises
-    ConfigError for a template that cannot be read, and for labels without a word of their own.
+    ConfigError for a value of the wrong kind, a template that cannot be read, and labels without a word of their own.
     """
 
     name: str
@@ -75,8 +81,13 @@ class Prompt:
     source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "words", dict(self.words))
         where = self.source or f"prompt {self.name!r}"
+        for name, kind in KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                due = {str: "a text", int: "a whole number"}.get(kind, "a table, a word a label")
+                raise ConfigError(f"{where}: {name}={value!r} must be {due}.")
+        object.__setattr__(self, "words", dict(self.words))
         if len(self.words) < 2:
             raise ConfigError(f"{where}: [words] holds {len(self.words)} labels; a task needs at least two.")
         for label, word in self.words.items():
@@ -185,7 +196,4 @@ def read_prompt(name: str | Path) -> Prompt:
     missing = [key for key in ("template", "words") if key not in values]
     if missing:
         raise ConfigError(f"{path}: {missing[0]!r} is missing. A prompt is a template and [words], a word a label.")
-    try:
-        return Prompt(**{"name": path.stem, "source": str(path), **values})
-    except TypeError as problem:
-        raise ConfigError(f"{path}: {problem}.") from None
+    return Prompt(**{"name": path.stem, "source": str(path), **values})

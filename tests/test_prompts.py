@@ -94,6 +94,18 @@ def test_a_task_of_ones_own_is_ten_lines_of_toml(tmp_path: Path) -> None:
     path.write_text('[words]\na = "b"\nc = "d"\n')
     with pytest.raises(ConfigError, match=r"tickets.toml: 'template' is missing"):
         read_prompt(path)
+    words = '[words]\na = "b"\nc = "d"\n'
+    for lines, message in (
+        (f"template = 3\n{words}", r"tickets.toml: template=3 must be a text"),
+        ('template = "{text}"\nwords = "b"\n', r"tickets.toml: words='b' must be a table, a word a label"),
+        ('template = "{text}"\nwords = ["b", "d"]\n', r"words=\['b', 'd'\] must be a table"),
+        (f'template = "{{text}}"\nmax_pieces = "12"\n{words}', "max_pieces='12' must be a whole number"),
+        (f'template = "{{text}}"\nmax_pieces = 12.5\n{words}', "max_pieces=12.5 must be a whole number"),
+        (f'template = "{{text}}"\ntext_pieces = true\n{words}', "text_pieces=True must be a whole number"),
+    ):
+        path.write_text(lines)
+        with pytest.raises(ConfigError, match=message):
+            read_prompt(path)
     with pytest.raises(ConfigError, match=r"prompt 'sst3' is not known.*Did you mean 'sst"):
         read_prompt("sst3")
 

@@ -1,5 +1,6 @@
 """What `fewshot` is given, read and checked before anything is trained."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +8,16 @@ from pathlib import Path
 import click
 
 from ..corpus import format_of, read
+from ..errors import DataError
 from ..integrations._saved import refuse_other
 from ..methods.refusion import FUSINGS
+from ..methods.refusion.near import texts_of
 from ..tasks import named
 from ..types import Document
 
 __all__ = ["Given", "check_outputs", "read_all", "shown"]
+
+log = logging.getLogger("encodeonce")
 
 Columns = Mapping[str, int | str] | None
 
@@ -62,19 +67,31 @@ def read_all(
     `format` is that of all files that end like the labelled one.
     """
 
+    def form(path: Path) -> str | None:
+        return format if path.suffix == labelled.suffix else None
+
     def of(path: Path | None, with_labels: bool) -> list[Document]:
-        if path is None:
-            return []
-        own = format if path.suffix == labelled.suffix else None
-        return documents_of(path, own, columns, "" if with_labels else column)
+        return [] if path is None else documents_of(path, form(path), columns, "" if with_labels else column)
 
     documents, others, gold, questions = of(labelled, True), of(unlabelled, False), of(test, True), of(asked, False)
     kind = named("label", kind="classification", column=column, numbers_are_classes=True)
     task = kind.learn(documents)
     labels, of_test = ([str(one) for one in task.gold(own)] for own in (documents, gold))
+    empty = next((one for one in others if not all(text.strip() for text in texts_of(one))), None)
+    if empty is not None:
+        raise DataError(f"{empty.place}: the text is empty. Give it one, or leave the line out.")
     for document in questions:
         task.check(document)
+    if asked is not None and format_of(asked, form(asked)).name == "text":
+        _say_blank_lines(asked, questions)
     return Given(documents, others, gold, questions, labels, of_test)
+
+
+def _say_blank_lines(path: Path, documents: Sequence[Document]) -> None:
+    """Answers are a line a text: lines before the last text that hold none are counted."""
+    blank = int(documents[-1].place.rpartition(":")[2]) - len(documents)
+    if blank:
+        log.warning("%s: %d blank lines get no answer; answers are those of the other lines, in order", path, blank)
 
 
 def documents_of(path: Path, format: str | None, columns: Columns, without: str = "") -> list[Document]:

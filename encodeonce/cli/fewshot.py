@@ -108,6 +108,7 @@ def fewshot(
     result = {**report_of(model), **(tested(model, given) if given.test else {})}
     answers = [str(one) for one in model.predict(shown(given.asked))] if given.asked else []
     if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text("".join(f"{answer}\n" for answer in answers), encoding="utf-8")
     elif answers:
         result["answers"] = answers

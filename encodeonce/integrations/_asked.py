@@ -7,88 +7,106 @@ Axes: N items   C classes
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from safetensors.torch import load_file, save_file
 
+from ..batching import Cut
 from ..encoders.pretrained import Pretrained
 from ..encoders.prompter import Prompter
 from ..errors import ConfigError
 from ..methods.fewshot import Prompted, generated, prompted
 from ..methods.fewshot.prompted import PIECE, source_of
+from ..methods.finetune import Finetune
 from ..prompts import Prompt, known, read_prompt
 from ..tasks import Task, from_json
 from ..train.atomic import json_bytes, write_bytes
-from ..train.fit import fit
 from ..types import Document
-from ._tuned import TASK, Schedule, task_of
+from ._base import Schedule, answers_of, learned
 
-__all__ = ["Asked", "asked", "prompt_of", "prompter_for"]
+__all__ = ["Asked", "Asking", "asked", "prompt_of", "prompter_for"]
 
-BATCH = 32
+
+@dataclass(frozen=True)
+class Asking:
+    """The whole language model, asked by a prompt whose labels are the numbers of the classes."""
+
+    model: Pretrained
+    prompter: Prompter
+    compute: str
+
+    @property
+    def piece(self) -> str:
+        """The head sees the gap; a decoder that writes the label sees all."""
+        return "document" if self.prompter.written else PIECE
+
+    def method(self, task: Task, seed: int) -> Prompted:
+        """As pre-trained: nothing is drawn, whatever the seed."""
+        make = generated if self.prompter.written else prompted
+        return make(self.model, self.prompter, task, compute=self.compute)
+
+    def source(self, documents: Sequence[Document]) -> Cut:
+        """The prompted inputs, equal documents once. Long texts are cut, the template never."""
+        return source_of(self.model, self.prompter, documents)
+
+    def fits(self, documents: Sequence[Document]) -> Bool[np.ndarray, " N"]:
+        """All do."""
+        return np.ones(len(documents), bool)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"compute": self.compute, "prompt": self.prompter.prompt.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], model: Pretrained) -> "Asking":
+        """The inverse."""
+        return cls(model, _prompter(model, Prompt(**values["prompt"])), values["compute"])
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A trained model that is asked by a prompt, whose labels are the numbers of the classes."""
+    """A trained model that is asked by a prompt."""
 
-    method: Prompted
-    model: Pretrained
-    prompter: Prompter
+    method: Finetune
+    base: Asking
     task: Task
-    compute: str
 
     FILES: ClassVar[tuple[str, ...]] = ("model.safetensors", "prompt.json")
 
     def answers(self, documents: Sequence[Document], n_classes: int) -> Float[np.ndarray, "N C"]:
-        """Probabilities of the classes; 0 for one that training never saw."""
-        distinct = list({document.key: document for document in documents}.values())
-        method, said = self.method.eval(), dict[str, dict[str, float]]()
-        examples = method.read(source_of(self.model, self.prompter, distinct), distinct)
-        with torch.no_grad():
-            found = [
-                answer[TASK][1]
-                for batch in method.batches(examples, size=BATCH, order=None)
-                for answer in method.predict(batch, True)
-            ]
-        said = {document.key: answer for document, answer in zip(distinct, found, strict=True)}
-        lines = [[said[d.key].get(str(label), 0.0) for label in range(n_classes)] for d in documents]
-        return np.array(lines).reshape(len(documents), n_classes)
+        """Probabilities of the classes; see `answers_of`."""
+        return answers_of(self.method, self.base, documents, n_classes)
 
     def save(self, folder: Path) -> None:
         """The files above."""
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: tensor.detach().clone() for name, tensor in self.method.state_dict().items()}
         save_file(tensors, folder / "model.safetensors")
-        described = {
-            "prompt": self.prompter.prompt.to_json(),
-            "task": self.task.to_json(),
-            "compute": self.compute,
-        }
-        write_bytes(folder / "prompt.json", json_bytes(described))
+        write_bytes(folder / "prompt.json", json_bytes({**self.base.to_json(), "task": self.task.to_json()}))
 
     @classmethod
     def load(cls, folder: Path, model: Pretrained) -> "Asked":
         """What `save` left, with the same answers."""
         described = json.loads((folder / "prompt.json").read_text(encoding="utf-8"))
-        prompter = _prompter(model, Prompt(**described["prompt"]))
-        task, compute = from_json(described["task"]), described["compute"]
-        method = _made(model, prompter, task, compute)
+        base, task = Asking.from_json(described, model), from_json(described["task"])
+        method = base.method(task, seed=0)
         method.load_state_dict(load_file(folder / "model.safetensors"))
         method.settle()
-        return cls(method, model, prompter, task, compute)
+        return cls(method, base, task)
 
 
-def prompt_of(model: Pretrained, prompt: str | Path | Prompt) -> Prompt:
-    """A `Prompt` as it is, else the one in a TOML file, or that of a task by name: for T5, of the labels it writes."""
+def prompt_of(model: Pretrained, prompt: Any) -> Prompt:
+    """A `Prompt` as it is, else the one in a TOML file, or that of a task by name: for T5, of the labels it writes.
+    ConfigError for anything else."""
     if isinstance(prompt, Prompt):
         return prompt
+    if not isinstance(prompt, str | Path):
+        raise ConfigError(f"prompt={prompt!r}: give the name of a task, a .toml file, or a prompts.Prompt.")
     written = known(written=True) if model.family == "t5" else {}
     return written.get(str(prompt)) or read_prompt(prompt)
 
@@ -119,28 +137,11 @@ def prompter_for(model: Pretrained, prompt: Prompt, classes: Sequence[Any], pair
     return _prompter(model, replace(prompt, words=words, metric="accuracy", positive=""))
 
 
-def asked(
-    model: Pretrained,
-    prompter: Prompter,
-    documents: Sequence[Document],
-    classes: Int[np.ndarray, " N"],
-    schedule: Schedule,
-) -> Asked:
-    """Trained on these documents; the last epoch's weights. Long texts are cut, the template never."""
-    labelled, task = task_of(documents, classes, "document" if prompter.written else PIECE)
-    method = _made(model, prompter, task, schedule.compute)
-    distinct = list({document.key: document for document in labelled}.values())
-    examples = method.read(source_of(model, prompter, distinct), labelled, [task])
-    fit(method, examples, {TASK: task}, schedule.settings(len(labelled)))
-    method.settle()
-    return Asked(method, model, prompter, task, schedule.compute)
+def asked(base: Asking, documents: Sequence[Document], classes: Int[np.ndarray, " N"], schedule: Schedule) -> Asked:
+    """Trained on these documents; the last epoch's weights."""
+    method, task, _ = learned(base, documents, classes, schedule)
+    return Asked(method, base, task)
 
 
 def _prompter(model: Pretrained, prompt: Prompt) -> Prompter:
     return model.prompter(prompt, written=model.family == "t5")
-
-
-def _made(model: Pretrained, prompter: Prompter, task: Task, compute: str) -> Prompted:
-    if prompter.written:
-        return generated(model, prompter, task, compute=compute)
-    return prompted(model, prompter, task, compute=compute)

@@ -20,8 +20,12 @@ log = logging.getLogger("encodeonce")
 
 
 def classes_of(labels: Sequence[Any]) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
-    """The different labels in order, and the place of each one among them. DataError for one that is missing, and for
-    labels that are partly strings."""
+    """The different labels in order, and the place of each one among them. DataError for one that is missing, for one
+    that is several, and for labels that are partly strings."""
+    kinds = list | tuple | set | dict | np.ndarray
+    several = next((n for n, label in enumerate(labels, 1) if isinstance(label, kinds)), None)
+    if several is not None:
+        raise DataError(f"label {several} is {labels[several - 1]!r}: give text {several} one label, not a list.")
     missing = next((n for n, label in enumerate(labels, 1) if label is None or label != label), None)
     if missing is not None:
         raise DataError(f"label {missing} is {labels[missing - 1]!r}: give text {missing} a label, or leave it out.")

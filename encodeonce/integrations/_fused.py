@@ -3,10 +3,12 @@
 A searched fusion learns its weights on one half of the labels and its architecture on the other (ReFusion, section
 3.3); what it chose is then trained anew on all of them.
 
+Fusion goes inside what is trained anyway: the encoder with a head, or the model that a prompt asks.
+
 FOLDER/model.safetensors    encoder and head, as the plain method names them
 FOLDER/fusion.safetensors   what fusion adds, with its settings and choice in fusion.json
 FOLDER/corpus.safetensors   the unlabelled texts' vectors
-FOLDER/inner.json           task, tuning, the search's decisions, how much each module adds, and the texts, so that none
+FOLDER/inner.json           task, prompt, the search's decisions, how much each module adds, and the texts, so that none
                             is its own neighbour
 
 Axes: N items   M unlabelled texts   D width
@@ -16,7 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -25,19 +27,18 @@ from safetensors.numpy import load_file, save_file
 from ..batching import Source
 from ..encoders.pretrained import Pretrained
 from ..methods.fewshot.folds import folds_of
-from ..methods.finetune import Finetune, Tuning
 from ..methods.refusion import FUSINGS, Decision, Fusing, Near, Refusion, Retrieved, refusion
 from ..methods.refusion.near import asked, nearest_of, same, texts_of
-from ..serve.bundle import Run
-from ..serve.predictor import Predictor
 from ..store import Search
 from ..tasks import Task, from_json
 from ..train.atomic import json_bytes, write_bytes
 from ..train.fit import fit
 from ..train.upper import Upper
 from ..types import Corpus, Document
+from ._asked import Asking
+from ._base import TASK, Base, Schedule, answers_of, task_of
 from ._material import TextVectors
-from ._tuned import TASK, Schedule, cut, task_of
+from ._tuned import Whole
 
 __all__ = ["ARCHITECTURE_RATE", "FUSED", "INSIDE_RATE", "Inner", "Neighbourhood", "fused"]
 
@@ -82,7 +83,9 @@ class Inner:
     """A trained fusion that answers, what the search decided (empty where there was none), and how much each module
     adds to the labelled texts: (block, slot) -> length of the fused vector over that of the slot's output."""
 
-    predictor: Predictor
+    method: Refusion
+    base: Base
+    task: Task
     neighbourhood: Neighbourhood
     decisions: tuple[Decision, ...]
     ratios: Mapping[tuple[int, str], float]
@@ -92,22 +95,21 @@ class Inner:
         *("corpus.safetensors", "inner.json"),
     )
 
-    @property
-    def method(self) -> Refusion:
-        """What was trained."""
-        method = self.predictor.run.method
-        assert isinstance(method, Refusion)
-        return method
+    def answers(self, documents: Sequence[Document], n_classes: int) -> Float[np.ndarray, "N C"]:
+        """Probabilities of the classes; see `answers_of`."""
+        return answers_of(self.method, self.base, documents, n_classes, self._around)
+
+    def _around(self, source: Source, documents: Sequence[Document]) -> Retrieved:
+        return self.neighbourhood.around(source, documents, self.method.fusion.fusing.k)
 
     def save(self, folder: Path) -> None:
         """The files above."""
-        run, near = self.predictor.run, self.neighbourhood
+        near = self.neighbourhood
         self.method.save(folder)
         save_file({"vectors": near.search.vectors(np.arange(len(near.search)))}, folder / "corpus.safetensors")
         described = {
-            "task": run.tasks[0].to_json(),
-            "tuning": run.variant.to_json(),
-            "training": dict(run.training),
+            **self.base.to_json(),
+            "task": self.task.to_json(),
             "decisions": [asdict(one) for one in self.decisions],
             "ratios": [[*place, ratio] for place, ratio in self.ratios.items()],
             "metric": near.search.metric,
@@ -123,32 +125,39 @@ class Inner:
         rows = {text: row for row, text in enumerate(described["texts"])}
         kept = load_file(folder / "corpus.safetensors")["vectors"]
         near = Neighbourhood(rows, _search(kept, described["metric"], rows, vectors), vectors)
-        task, tuning = from_json(described["task"]), Tuning(**described["tuning"])
-        method = _made(model, tuning, task, fusing, near.search.width, seed=0)
+        by_prompt = described["prompt"] is not None
+        base = Asking.from_json(described, model) if by_prompt else Whole(model, described["compute"])
+        task = from_json(described["task"])
+        method = refusion(base.method(task, seed=0), fusing, near.search.width)
         method.restore(folder)
+        method.settle()
         decisions = tuple(Decision(**one) for one in described["decisions"])
         ratios = {(block, slot): ratio for block, slot, ratio in described["ratios"]}
-        return _answering(method, task, tuning, described["training"], model, near, decisions, ratios)
+        return cls(method, base, task, near, decisions, ratios)
 
 
 def fused(
-    model: Pretrained,
+    base: Base,
     documents: Sequence[Document],
     classes: Int[np.ndarray, " N"],
     fusing: Fusing,
     near: Neighbourhood,
     schedule: Schedule,
 ) -> Inner:
-    """All blocks with fusion inside and a head over the mean of an item's pieces; the last epoch's weights.
+    """All that `base` trains, with fusion inside; the last epoch's weights.
 
-    Raises DataError where there is no text, TooFewVectors where the unlabelled ones are fewer than the neighbours.
+    Raises DataError where there is no text, TooFewVectors where the unlabelled ones are fewer than the neighbours,
+    ConfigError where a slot is not as wide as their vectors.
     """
-    labelled, task = task_of(documents, classes)
-    tuning = schedule.tuning
-    source = near.around(cut(model, labelled), labelled, fusing.k)
+    labelled, task = task_of(base, documents, classes)
+    source = near.around(base.source(labelled), labelled, fusing.k)
     decisions: tuple[Decision, ...] = ()
+
+    def made(how: Fusing) -> Refusion:
+        return refusion(base.method(task, schedule.seed), how, near.search.width, seed=schedule.seed)
+
     if fusing.searched:
-        method = _made(model, tuning, task, fusing, near.search.width, schedule.seed)
+        method = made(fusing)
         halves = folds_of([document.key for document in labelled], classes, 2, schedule.seed)
         train, dev = (
             method.read(source, [labelled[i] for i in np.flatnonzero(halves == half)], [task]) for half in (0, 1)
@@ -156,38 +165,14 @@ def fused(
         upper = Upper(dev, learning_rate=ARCHITECTURE_RATE)
         fit(method, train, {TASK: task}, schedule.settings(len(train), inside=INSIDE_RATE), upper=upper)
         decisions, fusing = tuple(method.architecture()), replace(fusing, choice=method.choice())
-    method = _made(model, tuning, task, fusing, near.search.width, schedule.seed)
-    settings = schedule.settings(len(labelled), inside=INSIDE_RATE)
+    method = made(fusing)
     examples = method.read(source, labelled, [task])
-    fit(method, examples, {TASK: task}, settings)
+    fit(method, examples, {TASK: task}, schedule.settings(len(labelled), inside=INSIDE_RATE))
     ratios = method.ratios(examples)
-    return _answering(method, task, tuning, settings.to_json(), model, near, decisions, ratios)
+    method.settle()
+    return Inner(method, base, task, near, decisions, ratios)
 
 
 def _search(kept: Float[np.ndarray, "M D"], metric: str, rows: Mapping[str, int], vectors: TextVectors) -> Search:
     """Among the texts' vectors; `rows` are the texts as they are compared, in the order of the vectors."""
     return Search(kept, metric, corpus=Corpus.of(list(rows), vectors.spec))
-
-
-def _made(model: Pretrained, tuning: Tuning, task: Task, fusing: Fusing, width: int, seed: int) -> Refusion:
-    plain = Finetune.build(tuning, model, model.spec(), [task], seed, read_ahead=0)
-    return refusion(plain, fusing, width, seed=seed)
-
-
-def _answering(
-    method: Refusion,
-    task: Task,
-    tuning: Tuning,
-    training: Mapping[str, Any],
-    model: Pretrained,
-    near: Neighbourhood,
-    decisions: tuple[Decision, ...],
-    ratios: Mapping[tuple[int, str], float],
-) -> Inner:
-    method.settle()
-    run = Run(method, (task,), tuning, model.spec(), training=training)
-
-    def around(source: Source, documents: Sequence[Document]) -> Source:
-        return near.around(source, documents, method.fusion.fusing.k)
-
-    return Inner(Predictor(run, encoder=model, around=around), near, decisions, ratios)

@@ -4,7 +4,7 @@ Axes: N items   M unlabelled items   C classes
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,11 +89,15 @@ class Material:
         )
 
 
-def as_documents(texts: Sequence[str | tuple[str, str]], what: str) -> list[Document]:
+def as_documents(texts: Iterable[str | tuple[str, str]], what: str) -> list[Document]:
     """Texts, or pairs of texts, as documents named "WHAT 1", "WHAT 2", ...
 
-    Raises DataError for what is neither, for an empty text, and where single texts and pairs are mixed.
+    Raises DataError for one text in place of many, for what is neither, for an empty text, and where single texts and
+    pairs are mixed.
     """
+    if isinstance(texts, str):
+        raise DataError(f"{what}s: {texts!r} is one string. Give a list of strings, or of pairs of strings.")
+    texts = list(texts)
     for place, one in enumerate(texts, 1):
         parts = (one,) if isinstance(one, str) else one
         if not isinstance(parts, (tuple, list, np.ndarray)) or not all(isinstance(part, str) for part in parts):

@@ -20,18 +20,18 @@ from safetensors.numpy import save as array_bytes
 from ..encoders.pretrained import Pretrained
 from ..errors import RunError
 from ..methods.fewshot import Probe, TrainedProbe
-from ..methods.finetune import Finetune
+from ..methods.finetune import Finetune, Tuning
 from ..serve import bundle
-from ..serve.predictor import Predictor
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 from ._asked import Asked
 from ._fused import FUSED, Inner
 from ._material import TextVectors
+from ._tuned import Tuned, Whole
 
-__all__ = ["Trained", "is_estimator", "refuse_other", "save", "saved", "trained"]
+__all__ = ["PROMPT", "TUNED", "Trained", "is_estimator", "refuse_other", "save", "saved", "trained"]
 
-Trained = TrainedProbe | Predictor | Inner | Asked
+Trained = TrainedProbe | Tuned | Inner | Asked
 
 SCHEMA = 3
 KIND = "few_shot"
@@ -50,7 +50,7 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
     }
     content = array_bytes(arrays)
     for name, own in methods.items():
-        if isinstance(own, Predictor):
+        if isinstance(own, Tuned):
             bundle.save(own.run, folder / TUNED)
         elif isinstance(own, Inner | Asked):
             own.save(folder / name)
@@ -78,7 +78,9 @@ def is_estimator(folder: Path) -> bool:
 
 
 def refuse_other(folder: Path) -> None:
-    """RunError where the folder holds something else, such as a checkpoint, whose files would be lost."""
+    """RunError where the folder holds something else, such as a checkpoint, whose files would be lost, or is none."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; an estimator is saved into a folder. Choose another name.")
     there = [name for name in ("config.json", "model.safetensors") if (folder / name).exists()]
     if there and not is_estimator(folder):
         raise RunError(
@@ -120,8 +122,9 @@ def trained(
         if name == TUNED:
             run = bundle.load(folder / TUNED, model)
             assert isinstance(run.method, Finetune)
-            run.method.settle()  # as `_tuned` left it
-            found[name] = Predictor(run, encoder=model)
+            assert isinstance(run.variant, Tuning)
+            run.method.settle()  # as it was after training
+            found[name] = Tuned(run, Whole(model, run.variant.compute))
             continue
         if name in (PROMPT, *FUSED):
             if _hashes(folder / name, (Asked if name == PROMPT else Inner).FILES) != values["folders"][name]:

@@ -1,63 +1,72 @@
-"""Fine-tuning with a classification head as a few-shot estimator uses it: trained by the one loop, asked as any run.
+"""Fine-tuning with a classification head as a few-shot estimator uses it: what it keeps is a run like any other.
 
 Axes: N items   C classes
 """
 
-import logging
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..batching import Cut
 from ..encoders.pretrained import Pretrained
-from ..errors import DataError
 from ..methods.finetune import Finetune, Tuning
 from ..serve.bundle import Run
-from ..serve.predictor import Predictor
-from ..tasks import Task, named
-from ..train.fit import fit
-from ..train.settings import Settings
+from ..tasks import Task
 from ..types import Document
+from ._base import Schedule, answers_of, learned
 
-__all__ = ["TASK", "Schedule", "answers_of", "cut", "fits_window", "task_of", "tuned"]
-
-log = logging.getLogger("encodeonce")
-
-TASK = "label"
-"""The task's name in the saved run; its labels are the numbers of the classes."""
-
-BATCH = 32
+__all__ = ["Tuned", "Whole", "fits_window", "tuned"]
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """About `steps` steps of the 1cycle schedule, no dropout in the head; rates of head and encoder."""
+class Whole:
+    """All blocks of the encoder, and a classification head over the mean of an item's pieces, without dropout."""
 
-    steps: int
-    learning_rate: float
-    encoder_learning_rate: float
+    model: Pretrained
     compute: str
-    seed: int
+
+    @property
+    def piece(self) -> str:
+        """The head sees one row an item."""
+        return "document"
 
     @property
     def tuning(self) -> Tuning:
         """What is trained."""
         return Tuning("finetune", dropout=0.0, compute=self.compute)
 
-    def settings(self, n: int, inside: float = 0.0) -> Settings:
-        """The loop's, for n examples; `inside` is the rate of what is added inside the encoder."""
-        return Settings(
-            learning_rate=self.learning_rate,
-            encoder_learning_rate=self.encoder_learning_rate,
-            inside_learning_rate=inside,
-            num_train_epochs=max(1, round(self.steps / math.ceil(n / BATCH))),
-            per_device_train_batch_size=BATCH,
-            warmup_ratio=0.1,
-            seed=self.seed,
-        )
+    def method(self, task: Task, seed: int) -> Finetune:
+        """As pre-trained, with a new head."""
+        return Finetune.build(self.tuning, self.model, self.model.spec(), [task], seed, read_ahead=0)
+
+    def source(self, documents: Sequence[Document]) -> Cut:
+        """Their pieces, equal documents once."""
+        distinct = {document.key: document for document in documents}
+        return Cut(self.model.spec(), self.model.cut(list(distinct.values())))
+
+    def fits(self, documents: Sequence[Document]) -> Bool[np.ndarray, " N"]:
+        """Whether each is within the window."""
+        return fits_window(self.model, documents)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"compute": self.compute, "prompt": None}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A trained encoder with its head."""
+
+    run: Run
+    base: Whole
+
+    def answers(self, documents: Sequence[Document], n_classes: int) -> Float[np.ndarray, "N C"]:
+        """Probabilities of the classes; see `answers_of`."""
+        assert isinstance(self.run.method, Finetune)
+        return answers_of(self.run.method, self.base, documents, n_classes)
 
 
 def fits_window(model: Pretrained, documents: Sequence[Document]) -> Bool[np.ndarray, " N"]:
@@ -70,46 +79,7 @@ def fits_window(model: Pretrained, documents: Sequence[Document]) -> Bool[np.nda
     return lengths <= model.window
 
 
-def tuned(
-    model: Pretrained, documents: Sequence[Document], classes: Int[np.ndarray, " N"], schedule: Schedule
-) -> Predictor:
-    """All blocks and a head over the mean of an item's pieces; the last epoch's weights. DataError without a text."""
-    labelled, task = task_of(documents, classes)
-    tuning, spec = schedule.tuning, model.spec()
-    method = Finetune.build(tuning, model, spec, [task], schedule.seed, read_ahead=0)
-    examples = method.read(cut(model, labelled), labelled, [task])
-    settings = schedule.settings(len(labelled))
-    fit(method, examples, {TASK: task}, settings)
-    method.settle()
-    return Predictor(Run(method, (task,), tuning, spec, training=settings.to_json()), encoder=model)
-
-
-def task_of(
-    documents: Sequence[Document], classes: Int[np.ndarray, " N"], piece: str = "document"
-) -> tuple[list[Document], Task]:
-    """The documents with their classes as labels, and the task that learned these. DataError where there is none."""
-    if not documents:
-        raise DataError("no text is short enough to be fine-tuned on: leave out 'finetune' and every fusion.")
-    labelled = [replace(d, meta={TASK: str(label)}) for d, label in zip(documents, classes.tolist(), strict=True)]
-    return labelled, named(TASK, kind="classification", column=TASK, piece=piece).learn(labelled)
-
-
-def cut(model: Pretrained, documents: Sequence[Document]) -> Cut:
-    """Their pieces, equal documents once."""
-    distinct = {document.key: document for document in documents}
-    return Cut(model.spec(), model.cut(list(distinct.values())))
-
-
-def answers_of(
-    predictor: Predictor, model: Pretrained, documents: Sequence[Document], n_classes: int
-) -> Float[np.ndarray, "N C"]:
-    """Probabilities of the classes; even ones for a text over the window, and for a class that training never saw."""
-    answers = np.full((len(documents), n_classes), 1 / n_classes)
-    fits = np.flatnonzero(fits_window(model, documents))
-    if len(fits) < len(documents):
-        log.warning("%d texts are over the window: fine-tuning has no say on them", len(documents) - len(fits))
-    found = predictor.predict([documents[int(i)] for i in fits], probabilities=True)
-    for place, answer in zip(fits, found, strict=True):
-        said = answer[TASK][1]
-        answers[place] = [said.get(str(label), 0.0) for label in range(n_classes)]
-    return answers
+def tuned(base: Whole, documents: Sequence[Document], classes: Int[np.ndarray, " N"], schedule: Schedule) -> Tuned:
+    """Trained on these documents; the last epoch's weights. DataError where there is no text."""
+    method, task, settings = learned(base, documents, classes, schedule)
+    return Tuned(Run(method, (task,), base.tuning, base.model.spec(), training=settings.to_json()), base)

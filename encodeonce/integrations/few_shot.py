@@ -13,7 +13,7 @@ Axes: N items   C classes
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,18 +27,20 @@ from ..errors import ConfigError, DataError, RunError, TooFewVectors
 from ..methods.fewshot import PROBES, Mixture, TrainedProbe, stacked
 from ..methods.fewshot.folds import folds_of
 from ..methods.fewshot.mixture import cooled
+from ..methods.finetune import Tuning
 from ..methods.refusion import FUSINGS, Decision
 from ..methods.refusion.near import same, texts_of
 from ..prompts import Prompt
 from ..resolve import nearest
 from ..serve.folder import encoder_of
 from ..types import Document, Spec
-from ._asked import Asked, asked, prompt_of, prompter_for
+from ._asked import Asking, asked, prompt_of, prompter_for
+from ._base import Schedule
 from ._classes import check_classes, classes_of
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
-from ._saved import PROMPT, Trained, save, saved, trained
-from ._tuned import Schedule, answers_of, fits_window, tuned
+from ._saved import PROMPT, TUNED, Trained, save, saved, trained
+from ._tuned import Whole, fits_window, tuned
 
 __all__ = ["METHODS", "FewShot", "Tried"]
 
@@ -47,7 +49,7 @@ log = logging.getLogger("encodeonce")
 METHODS = ("probe", "layers", "cosine", "late", "self_training", "finetune")
 """What is tried unless said otherwise: "cosine" for pairs only, what needs unlabelled texts where there are some."""
 
-Texts = Sequence[str | tuple[str, str]]
+Texts = Iterable[str | tuple[str, str]]
 
 _NEEDY = {*FUSED, *(name for name, probe in PROBES.items() if probe.unlabelled)}
 """What needs unlabelled texts."""
@@ -77,10 +79,11 @@ class FewShot:
     `methods` are those to try: "finetune", names of `methods.fewshot.PROBES`, and of `methods.refusion.FUSINGS` but
     "release" ("refusion": neighbours fused inside the encoder, with a search over how; none is tried by default, they
     take longest). With a `prompt` (the name of one of the 15 tasks, a TOML file, or a `prompts.Prompt`) "prompt" is
-    among them: the masked language model, or T5, that is asked and fine-tuned as the prompt says. `neighbours` is how
-    many unlabelled texts are added to each text. `folds` is the number of parts of the cross-validation (fewer where a
-    class has fewer different examples); `steps` and the two learning rates are those of everything that is fine-tuned,
-    `compute` their number type. `store` keeps the vectors of all texts in a folder, so that a next run encodes nothing.
+    among them: the masked language model, or T5, that is asked and fine-tuned as the prompt says; fusions then go
+    inside it, else inside what "finetune" trains. `neighbours` is how many unlabelled texts are added to each text.
+    `folds` is the number of parts of the cross-validation (fewer where a class has fewer different examples); `steps`
+    and the two learning rates are those of everything that is fine-tuned, `compute` their number type. `store` keeps
+    the vectors of all texts in a folder, so that a next run encodes nothing.
 
     After `fit`: `classes_`, `tried_` (a `Tried` a method, and the mixture), `mixture_`, `architecture_`, `ratios_`.
     """
@@ -162,15 +165,18 @@ class FewShot:
         documents, labels = as_documents(texts, "text"), list(labels)
         if len(documents) != len(labels):
             raise DataError(f"{len(documents)} texts and {len(labels)} labels: give each text one label.")
-        self._check_numbers()
+        self._check_settings()
         self.classes_, index = classes_of(labels)
         check_classes(documents, index, self.classes_.tolist())
         corpus = as_documents(unlabelled, "unlabelled text")
         self.pairs_, self.column_ = bool(documents[0].pair), "label"
         names = self._fitting(self._names(corpus), documents, index)
         self._asking = None if self.prompt is None else prompt_of(self.model, self.prompt)
-        if self._asking is not None:
-            self._prompter = prompter_for(self.model, self._asking, self.classes_.tolist(), self.pairs_)
+        self._prompter = (
+            None
+            if self._asking is None
+            else prompter_for(self.model, self._asking, self.classes_.tolist(), self.pairs_)
+        )
         self._corpus = [content(document) for document in corpus]
         self._check_corpus(names, documents, corpus)
         self._corpus_vectors = self._vectors(corpus) if corpus else None
@@ -270,16 +276,20 @@ class FewShot:
         model._corpus, model._corpus_vectors, model._neighbourhood = values["corpus"], None, None
         return model
 
-    def _check_numbers(self) -> None:
-        """ConfigError for a number out of range."""
+    def _check_settings(self) -> None:
+        """ConfigError for a number out of range or of the wrong kind, and for methods that are no list."""
         for name, least in (("neighbours", 1), ("folds", 2), ("steps", 1), ("seed", 0)):
             value = getattr(self, name)
-            if value < least:
-                raise ConfigError(f"{name}={value} must be at least {least}.")
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise ConfigError(f"{name}={value!r} must be a whole number of at least {least}.")
+        if isinstance(self.methods, str):
+            raise ConfigError(f"methods={self.methods!r} is a text. Give a list of names: [{self.methods!r}].")
+        Schedule(self.steps, self.learning_rate, self.encoder_learning_rate, self.seed).settings(1)
+        Tuning("finetune", compute=self.compute)
 
     def _names(self, corpus: Sequence[Document]) -> list[str]:
         """The methods to try. By default those that can be; a method named by the caller must be possible."""
-        known = [*PROBES, "finetune", PROMPT, *FUSED]
+        known = [*PROBES, TUNED, PROMPT, *FUSED]
         for name in self.methods:
             if name not in known:
                 raise ConfigError(
@@ -290,12 +300,15 @@ class FewShot:
         names = list(dict.fromkeys(self.methods))
         if self.prompt is not None and tuple(self.methods) == METHODS:
             names.append(PROMPT)
-        if (self.prompt is not None) != (PROMPT in names):
+        if self.prompt is None and PROMPT in names:
             raise ConfigError(
                 "a prompt and the method 'prompt' go together: give --prompt (in Python prompt=...), or leave the "
                 "method out."
-                if self.prompt is None
-                else f"a prompt is given, and 'prompt' is not among the methods: {', '.join(names)}. Add it."
+            )
+        if self.prompt is not None and not {PROMPT, *FUSED} & set(names):
+            raise ConfigError(
+                f"a prompt is given, and neither 'prompt' nor a fusion is among the methods: {', '.join(names)}. Add "
+                "one."
             )
         needing = [name for name in names if name in _NEEDY and not corpus]
         single = [name for name in names if name in PROBES and PROBES[name].form == "cosine" and not self.pairs_]
@@ -322,7 +335,7 @@ class FewShot:
     ) -> Sequence[str]:
         """The methods less those that read a text whole, where fewer than two texts of a class fit the window: said if
         the methods are the default ones, DataError for one that was named."""
-        whole = [name for name in names if name == "finetune" or name in FUSED]
+        whole = [name for name in names if name == TUNED or (name in FUSED and self.prompt is None)]
         if not whole:
             return names
         counts = np.bincount(index[fits_window(self.model, documents)], minlength=len(self.classes_))
@@ -383,27 +396,31 @@ class FewShot:
         if name in PROBES:
             probe = replace(PROBES[name], k=self.neighbours)
             return probe.train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
-        rates = self.learning_rate, self.encoder_learning_rate
-        schedule = Schedule(self.steps, *rates, compute=self.compute, seed=self.seed)
-        if name == PROMPT:
-            return asked(self.model, self._prompter, material.documents, material.targets.argmax(1), schedule)
-        fits = np.flatnonzero(fits_window(self.model, material.documents))
+        schedule = Schedule(self.steps, self.learning_rate, self.encoder_learning_rate, self.seed)
+        base = self._base(name)
+        fits = np.flatnonzero(base.fits(material.documents))
         if len(fits) < len(material):
             log.warning("%d of %d texts are too long to be fine-tuned on", len(material) - len(fits), len(material))
         own = material.take(fits)
-        if name not in FUSED:
-            return tuned(self.model, own.documents, own.targets.argmax(1), schedule)
-        assert self._neighbourhood is not None
-        fusing = replace(FUSINGS[name], k=self.neighbours)
-        return fused(self.model, own.documents, own.targets.argmax(1), fusing, self._neighbourhood, schedule)
+        classes = own.targets.argmax(1)
+        if name in FUSED:
+            assert self._neighbourhood is not None
+            fusing = replace(FUSINGS[name], k=self.neighbours)
+            return fused(base, own.documents, classes, fusing, self._neighbourhood, schedule)
+        if isinstance(base, Asking):
+            return asked(base, own.documents, classes, schedule)
+        return tuned(base, own.documents, classes, schedule)
+
+    def _base(self, name: str) -> Whole | Asking:
+        """What a method trains: where there is a prompt, fusion goes inside the model that is asked by it."""
+        if self._prompter is not None and name != TUNED:
+            return Asking(self.model, self._prompter, self.compute)
+        return Whole(self.model, self.compute)
 
     def _answer(self, trained: Trained, material: Material) -> Float[np.ndarray, "N C"]:
         if isinstance(trained, TrainedProbe):
             return trained.probabilities(material.vectors, material.exclude)
-        if isinstance(trained, Asked):
-            return trained.answers(material.documents, len(self.classes_))
-        predictor = trained.predictor if isinstance(trained, Inner) else trained
-        return answers_of(predictor, self.model, material.documents, len(self.classes_))
+        return trained.answers(material.documents, len(self.classes_))
 
     def _need_fit(self) -> None:
         if not hasattr(self, "mixture_"):

@@ -7,7 +7,7 @@ Axes: L views   P rows of all items   D width
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -63,19 +63,11 @@ class Predictor:
     """`predict` answers for documents. `hits` and `misses` count where the vectors came from, in documents.
 
     Give a store, an encoder, or both. Raises RunError naming each difference where one of them does not make the states
-    the run was trained on. `around(source, documents)` gives what the method reads instead of the source of these
-    documents: with their neighbours, say.
+    the run was trained on.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        store: StoredViews | None = None,
-        encoder: LiveEncoder | None = None,
-        *,
-        around: Callable[[Source, Sequence[Document]], Source] | None = None,
-    ) -> None:
-        self.run, self.store, self.encoder, self.around = run, store, encoder, around
+    def __init__(self, run: Run, store: StoredViews | None = None, encoder: LiveEncoder | None = None) -> None:
+        self.run, self.store, self.encoder = run, store, encoder
         self.hits = self.misses = 0
         if store is not None:
             check_spec(run, store.spec, "the store")
@@ -162,8 +154,7 @@ class Predictor:
         answers: list[dict[str, Any]],
     ) -> None:
         method, found = self.run.method, []
-        own = [documents[i] for i in which]
-        examples = method.read(source if self.around is None else self.around(source, own), own)
+        examples = method.read(source, [documents[i] for i in which])
         method.eval()
         with torch.no_grad():
             for batch in method.batches(examples, size=size, order=None):

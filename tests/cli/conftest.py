@@ -49,14 +49,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of 2 blocks, width 16, with random weights, and a WordPiece vocabulary of the treebank's words."""
-    import torch
-    from transformers import BertConfig, BertModel
+    return _bert(tmp_path_factory.mktemp("tiny-bert"), "BertModel")
 
-    folder = tmp_path_factory.mktemp("tiny-bert")
+
+@pytest.fixture(scope="session")
+def tiny_masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a masked-language-model head, and a tokenizer that names its mask piece."""
+    return _bert(tmp_path_factory.mktemp("tiny-masked"), "BertForMaskedLM", mask_token="[MASK]")
+
+
+def _bert(folder: Path, kind: str, **pieces: str) -> Path:
+    import torch
+    import transformers
+
     words = [word for group in LEXICON.values() for word in group]
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *"abcdefghijklmnopqrstuvwxyz"]
     torch.manual_seed(7)
-    config = BertConfig(
+    config = transformers.BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=16,
         num_hidden_layers=2,
@@ -64,10 +73,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
         intermediate_size=32,
         max_position_embeddings=32,
     )
-    BertModel(config).save_pretrained(folder)
+    getattr(transformers, kind)(config).save_pretrained(folder)
     _tokenizer(vocabulary).save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "BertTokenizer", "model_max_length": 32})
+        json.dumps({"tokenizer_class": "BertTokenizer", "model_max_length": 32, **pieces})
     )
     return folder
 

@@ -46,8 +46,14 @@ def test_a_table_of_what_was_tried_the_choice_in_a_sentence_and_answers(
     ]
     assert result.output.count("chosen: ") == result.stdout.count("chosen: ") == 1
     assert "test: accuracy 100.00" in result.stdout
-    run("fewshot", files["labelled"], *named[:4], "--methods", "layers", "--predict", files["asked"], "-o", "out.txt")
-    assert Path("out.txt").read_text() == "animals\ndoings\n"
+    asked = ("--predict", files["asked"], "-o", "new/out.txt")
+    result = run("fewshot", files["labelled"], *named[:4], "--methods", "layers", *asked)
+    assert Path("new/out.txt").read_text() == "animals\ndoings\n"
+    assert "blank" not in result.stderr
+    files["asked"].write_text("dog cat bird\n\n  \nlikes finds\n\n")
+    result = run("fewshot", files["labelled"], *named[:4], "--methods", "layers", *asked)
+    assert Path("new/out.txt").read_text() == "animals\ndoings\n"
+    assert "asked.txt: 2 blank lines get no answer" in result.stderr
 
 
 def test_json_and_a_saved_estimator(run: Run, tiny: Path, files: dict[str, Path]) -> None:
@@ -123,11 +129,13 @@ def test_every_file_is_read_before_anything_is_trained(run: Run, tiny: Path, fil
     pairs = files["asked"].with_name("pairs.tsv")
     pairs.write_text("text\tpair\tkind\ncat\tdog\tanimals\n")
     files["asked"].with_name("latin.txt").write_bytes(b"caf\xe9\n")
+    files["asked"].with_name("empty.tsv").write_text("text\tnumber\ncat\t1\n\t2\n")
     for more, message in (
         (("--test", files["asked"]), "task 'label' reads 'kind', and there is no such value"),
         (("--test", pairs), "pairs.tsv:2 (id pairs:1): task 'label' was trained on single texts"),
         (("--predict", pairs), "pairs.tsv:2 (id pairs:1): task 'label' was trained on single texts"),
         (("--predict", "latin.txt"), "latin.txt:1:4: byte 0xe9 is not UTF-8"),
+        (("--unlabelled", "empty.tsv"), "empty.tsv:3: the text is empty. Give it one, or leave the line out"),
         (("--unlabelled", pairs), "unlabelled text 1 is a pair of texts, and what is labelled are single texts"),
         (("--save", tiny), "holds something else than a few-shot estimator"),
     ):
@@ -218,3 +226,19 @@ def test_what_a_saved_estimator_cannot_do_is_named(run: Run, tiny: Path, files: 
     assert run("predict", "kept", files["asked"], "-e", tiny).stdout.startswith("animals\tdog cat bird")
     Path("kept/encoder").symlink_to(tiny)
     assert run("predict", "kept", files["asked"]).stdout.startswith("animals\tdog cat bird")
+
+
+def test_with_a_prompt_fusion_goes_inside_the_model_that_is_asked(
+    run: Run, tiny_masked: Path, files: dict[str, Path]
+) -> None:
+    Path("kinds.toml").write_text('template = "{text} {mask} ."\n[words]\nanimals = "cat"\ndoings = "finds"\n')
+    settings = ("--label", "kind", "-e", tiny_masked, "-u", files["unlabelled"], "--folds", 2, "--steps", 2)
+    result = run(
+        *("fewshot", files["labelled"], *settings, "--prompt", "kinds.toml", "-m", "add", "--neighbours", 4, "--json"),
+        *("--predict", files["asked"], "--save", "kept"),
+    )
+    assert json.loads(result.stdout)["chosen"] == {"add": 1.0}
+    saved = json.loads(Path("kept/add/inner.json").read_text())
+    assert saved["prompt"]["template"] == "{text} {mask} ."
+    said = run("predict", "kept", files["asked"]).stdout
+    assert [line.split("\t")[0] for line in said.splitlines()] == json.loads(result.stdout)["answers"]

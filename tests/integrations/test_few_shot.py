@@ -166,8 +166,22 @@ def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled
     with pytest.raises(DataError, match="label 1 is 'a' and label 2 is 2: give strings"):
         estimator(encoder).fit(texts[:2], ["a", 2])
     for name, value in (("neighbours", 0), ("folds", 1), ("steps", 0), ("seed", -1)):
-        with pytest.raises(ConfigError, match=f"{name}={value} must be at least"):
+        with pytest.raises(ConfigError, match=f"{name}={value} must be a whole number of at least"):
             estimator(encoder, **{name: value}).fit(texts, labels)
+    for settings, message in (
+        ({"methods": "probe"}, r"methods='probe' is a text. Give a list of names: \['probe'\]"),
+        ({"compute": "fp8"}, "compute.*fp8"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0 must be"),
+        ({"prompt": {"template": "{text}"}}, "give the name of a task, a .toml file, or a prompts.Prompt"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            estimator(encoder, **settings).fit(texts, labels)
+    with pytest.raises(ConfigError, match=r"neighbours=2.5 must be a whole number"):
+        estimator(encoder).set_params(neighbours=2.5).fit(texts, labels)
+    with pytest.raises(DataError, match="unlabelled texts: 'cat mat' is one string"):
+        estimator(encoder).fit(texts, labels, unlabelled="cat mat")
+    with pytest.raises(DataError, match=r"label 1 is \['a'\]: give text 1 one label, not a list"):
+        estimator(encoder).fit(texts, [["a"], ["b"]] * 12)
     with pytest.raises(ConfigError, match="no method is named"):
         estimator(encoder, methods=()).fit(texts, labels)
     pairs = [(text, text) for text in others[0]]
@@ -241,7 +255,10 @@ def test_another_folder_is_not_overwritten(encoder: Pretrained, labelled: Texts,
 def test_a_changed_file_and_another_encoder_are_refused(
     encoder: Pretrained, checkpoint: Callable[..., Path], labelled: Texts, tmp_path: Path
 ) -> None:
-    estimator(encoder, methods=("probe",)).fit(*labelled).save(tmp_path)
+    model = estimator(encoder, methods=("probe",)).fit((text for text in labelled[0]), labelled[1])
+    model.save(tmp_path)
+    with pytest.raises(RunError, match=r"model.safetensors is a file; an estimator is saved into a folder"):
+        model.save(tmp_path / "model.safetensors")
     with pytest.raises(RunError, match=r"makes others \(here: the saved one\): .*weights"):
         FewShot.load(tmp_path, checkpoint("electra"))
     content = (tmp_path / "model.safetensors").read_bytes()

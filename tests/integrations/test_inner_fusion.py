@@ -10,11 +10,13 @@ import pytest
 
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, RunError, TooFewVectors
+from encodeonce.integrations._base import Schedule
 from encodeonce.integrations._fused import FUSED, Inner, Neighbourhood, fused
 from encodeonce.integrations._material import TextVectors, as_documents
-from encodeonce.integrations._tuned import Schedule, answers_of, tuned
+from encodeonce.integrations._tuned import Whole, tuned
 from encodeonce.integrations.few_shot import FewShot
 from encodeonce.methods.refusion import FUSINGS, Fusing
+from encodeonce.serve.predictor import Predictor
 
 Texts = tuple[list[str], list[str]]
 
@@ -51,14 +53,17 @@ def test_fusion_that_adds_nothing_is_fine_tuning_bit_for_bit(
 ) -> None:
     documents, classes = as_documents(labelled[0], "text"), np.unique(labelled[1], return_inverse=True)[1]
     near = Neighbourhood.of(as_documents(others[0], "other"), TextVectors(encoder))
-    schedule = Schedule(3, 2e-3, 1e-4, "fp32", seed=1)
-    plain = tuned(encoder, documents, classes, schedule)
-    none = fused(encoder, documents, classes, Fusing(schemes=("identity",), k=8), near, schedule)
-    added = fused(encoder, documents, classes, Fusing(schemes=("add",), k=8), near, schedule)
+    base, schedule = Whole(encoder, "fp32"), Schedule(3, 2e-3, 1e-4, seed=1)
+    plain = tuned(base, documents, classes, schedule)
+    none = fused(base, documents, classes, Fusing(schemes=("identity",), k=8), near, schedule)
+    added = fused(base, documents, classes, Fusing(schemes=("add",), k=8), near, schedule)
     asked = as_documents(others[0][:7], "asked")
-    expected = answers_of(plain, encoder, asked, 2)
-    np.testing.assert_array_equal(answers_of(none.predictor, encoder, asked, 2), expected)
-    assert np.abs(answers_of(added.predictor, encoder, asked, 2) - expected).max() > 1e-6
+    expected = plain.answers(asked, 2)
+    np.testing.assert_array_equal(none.answers(asked, 2), expected)
+    assert np.abs(added.answers(asked, 2) - expected).max() > 1e-6
+    predictor = Predictor(plain.run, encoder=encoder)
+    said = [one["label"][1] for one in predictor.predict(asked, probabilities=True)]
+    np.testing.assert_array_equal(expected, [[one["0"], one["1"]] for one in said])
     assert none.decisions == ()
 
 
@@ -95,13 +100,12 @@ def test_a_metric_of_ones_own_is_kept(encoder: Pretrained, labelled: Texts, othe
     documents, classes = as_documents(labelled[0], "text"), np.unique(labelled[1], return_inverse=True)[1]
     vectors = TextVectors(encoder)
     near = Neighbourhood.of(as_documents(others[0], "other"), vectors, "ip")
-    own = fused(encoder, documents, classes, FUSINGS["add"], near, Schedule(2, 2e-3, 1e-4, "fp32", seed=1))
+    own = fused(Whole(encoder, "fp32"), documents, classes, FUSINGS["add"], near, Schedule(2, 2e-3, 1e-4, seed=1))
     own.save(tmp_path / "add")
     again = Inner.load(tmp_path / "add", encoder, vectors)
     assert again.neighbourhood.search.metric == "ip"
     asked = as_documents(others[0][:7], "asked")
-    expected = answers_of(own.predictor, encoder, asked, 2)
-    np.testing.assert_array_equal(answers_of(again.predictor, encoder, asked, 2), expected)
+    np.testing.assert_array_equal(again.answers(asked, 2), own.answers(asked, 2))
 
 
 def test_fusion_without_unlabelled_texts_and_the_released_one_are_refused(encoder: Pretrained, labelled: Texts) -> None:

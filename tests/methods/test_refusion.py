@@ -366,6 +366,22 @@ def test_ratios_are_those_of_the_vectors_and_a_faint_one_is_said(
     assert "6 of 6 fused modules add less than 1 % of their slot's output" in caplog.text
 
 
+def test_an_architecture_that_was_not_searched_is_said(small: World, caplog: pytest.LogCaptureFixture) -> None:
+    method = small.made(Fusing(k=K))
+    batch, plain = small.batch(method, small.near()), method.plain()
+    for _ in range(2):
+        said = method.eval().predict(batch, True)
+    assert caplog.text.count("takes its first candidate, 'identity'. Give fit(..., upper=Upper(dev))") == 1
+    assert said == plain.eval().predict(small.batch(plain), True)
+    caplog.clear()
+    searched, fixed = small.made(Fusing(k=K)), small.made(Fusing(k=K, schemes=["add"]))
+    with torch.no_grad():
+        searched.upper_parameters()[0].normal_()
+    for other in (searched, fixed):
+        other.eval().predict(batch)
+    assert "first candidate" not in caplog.text
+
+
 def test_fusion_goes_into_the_top_blocks_and_beside_low_rank_terms(small: World) -> None:
     from encodeonce.batching import Encodings
     from encodeonce.types import Encoding
@@ -395,7 +411,8 @@ def test_named_settings_and_what_is_refused() -> None:
         ({"schemes": ["rerank"]}, "scheme 'rerank' is not known.*Did you mean 'reranker'"),
         ({"schemes": []}, r"schemes=\[\]: give at least one, each once"),
         ({"slots": ["key", "key"]}, r"slots=\['key', 'key'\]: give at least one, each once"),
-        ({"k": 0}, "k must be at least 1"),
+        ({"k": 0}, "k must be a whole number of at least 1"),
+        ({"k": 2.5}, r"k=2.5, .*: k must be a whole number"),
         ({"order": 3}, "the order 1 or 2"),
         ({"position": "last"}, "position 'last' is not known"),
         ({"ending": "hard"}, "ending 'hard' is not known"),

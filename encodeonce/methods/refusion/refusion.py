@@ -57,6 +57,7 @@ class Refusion(Finetune):
         """Whose vectors are added: those of the first neighbours that were read, or of the saved fusion; None: unknown.
         """
         self._others: set[str] = set()
+        self._said_undecided = False
 
     @property
     def name(self) -> str:
@@ -129,6 +130,18 @@ class Refusion(Finetune):
             losses = super().losses(batch, names)
         self._say(seen, "at the start")
         return losses
+
+    def predict(self, batch: Batch, probabilities: bool = False) -> list[dict[str, Any]]:
+        """As `Multitask`; an architecture that was never searched is said once: all ties, it chooses what is first."""
+        alpha = self.fusion.architecture
+        if alpha is not None and self.ending == "argmax" and not self._said_undecided and not alpha.any():
+            self._said_undecided = True
+            log.warning(
+                "the architecture was not searched, so every fused module takes its first candidate, %r. Give fit(..., "
+                "upper=Upper(dev)), or Fusing one scheme",
+                self.fusion.fusing.schemes[0],
+            )
+        return super().predict(batch, probabilities)
 
     def ratios(self, examples: Examples, size: int = 32) -> dict[tuple[int, str], float]:
         """(block, slot) -> length of what is added over length of the slot's output, mean over the examples; logged,

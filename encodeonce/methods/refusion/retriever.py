@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
@@ -146,13 +147,14 @@ class Retriever:
 
         An example never gets its own texts or copies of them (`same`) unless `exclude_same=False`: at distance 0 they
         would be there in training and missing in use. Kept in the folder by content. Raises TooFewVectors where fewer
-        are left, unless `allow_fewer`: then all get as many as the poorest has, and it is logged.
+        are left, unless `allow_fewer`: then all get as many as the poorest has, and it is logged. Neighbours that were
+        kept and cannot be read are found anew, which is said.
         """
         texts = asked(documents)
         path = self.folder / "near" / f"{self._mark(texts, k, exclude_same, allow_fewer)}.safetensors"
-        if path.exists():
-            kept = load_file(path)
-            return Near(tuple(document.key for document in documents), kept["ids"], kept["scores"], self.search)
+        kept = _kept(path)
+        if kept is not None:
+            return Near(tuple(document.key for document in documents), *kept, self.search)
         near = nearest_of(
             documents,
             self.vectors(texts),
@@ -182,6 +184,18 @@ class Retriever:
         search = [self._digest, self.search.metric, self.search.kind, self.store.spec.to_json()]
         shown = json.dumps([search, texts_digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
         return hashlib.sha256(shown.encode()).hexdigest()
+
+
+def _kept(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """Ids and scores that `near` kept; None where there are none, and where the file is broken."""
+    if not path.exists():
+        return None
+    try:
+        arrays = load_file(path)
+        return arrays["ids"], arrays["scores"]
+    except (SafetensorError, KeyError) as problem:
+        log.warning("%s cannot be read, so its neighbours are found anew: %s", path, problem)
+        return None
 
 
 def _described(folder: Path) -> dict[str, Any]:
