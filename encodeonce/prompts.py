@@ -12,7 +12,7 @@ White space before a slot belongs to the slot. A template without a gap gets one
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,12 @@ METRICS = ("accuracy", "matthews", "f1", "macro_f1")
 CHANGES = ("no_stop", "lower_first")
 SLOT = re.compile(r"(\s*)\{(\w*)(?::([\w,]*))?\}")
 STOPS = ".!?;:,"
-KINDS: Mapping[str, type] = {
-    **dict.fromkeys(("name", "template", "metric", "positive"), str),
-    **dict.fromkeys(("max_pieces", "text_pieces"), int),
-    "words": Mapping,
+KINDS: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(("name", "template", "metric", "positive"), (str, "a text")),
+    **dict.fromkeys(("max_pieces", "text_pieces"), (int, "a whole number")),
+    "words": (dict, "a table, a word a label"),
 }
-"""What each field of a prompt is."""
+"""What a file may say of each field."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Prompt:
 
     `metric` is the score the task is published under ("f1" is that of the label `positive`), `max_pieces` the longest
     prompted input (0: what the model holds), `text_pieces` the longest first text (0: no limit of its own). Raises
-    ConfigError for a value of the wrong kind, a template that cannot be read, and labels without a word of their own.
+    ConfigError for a template that cannot be read, and for labels without a word of their own.
     """
 
     name: str
@@ -81,13 +81,8 @@ class Prompt:
     source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        where = self.source or f"prompt {self.name!r}"
-        for name, kind in KINDS.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                due = {str: "a text", int: "a whole number"}.get(kind, "a table, a word a label")
-                raise ConfigError(f"{where}: {name}={value!r} must be {due}.")
         object.__setattr__(self, "words", dict(self.words))
+        where = self.source or f"prompt {self.name!r}"
         if len(self.words) < 2:
             raise ConfigError(f"{where}: [words] holds {len(self.words)} labels; a task needs at least two.")
         for label, word in self.words.items():
@@ -174,7 +169,7 @@ def known(written: bool = False) -> Mapping[str, Prompt]:
 def read_prompt(name: str | Path) -> Prompt:
     """One of the 15 by name, or the prompt in a TOML file: `template`, `[words]`, and any other field of `Prompt`.
 
-    Raises ConfigError with the file for an unknown name or key.
+    Raises ConfigError with the file for an unknown name or key, and for a value of the wrong kind.
     """
     path = Path(name)
     if path.suffix != ".toml":
@@ -189,10 +184,12 @@ def read_prompt(name: str | Path) -> Prompt:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise ConfigError(f"{path}: cannot be read: {problem}.") from None
-    allowed = [one.name for one in fields(Prompt) if one.name != "source"]
-    for key in values:
-        if key not in allowed:
-            raise ConfigError(f"{path}: unknown key {key!r}.{nearest(key, allowed)} There is: {', '.join(allowed)}.")
+    for key, value in values.items():
+        if key not in KINDS:
+            raise ConfigError(f"{path}: unknown key {key!r}.{nearest(key, list(KINDS))} There is: {', '.join(KINDS)}.")
+        kind, due = KINDS[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ConfigError(f"{path}: {key}={value!r} must be {due}.")
     missing = [key for key in ("template", "words") if key not in values]
     if missing:
         raise ConfigError(f"{path}: {missing[0]!r} is missing. A prompt is a template and [words], a word a label.")

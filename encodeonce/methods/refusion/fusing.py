@@ -83,10 +83,10 @@ class Fusing:
             values = getattr(self, name)
             if len(set(values)) != len(values) or (not values and name != "blocks"):
                 raise ConfigError(f"{name}={list(values)}: give at least one, each once.")
-        if not isinstance(self.k, int) or self.k < 1 or self.temperature <= 0 or self.order not in (1, 2):
+        if self.k < 1 or self.temperature <= 0 or self.order not in (1, 2):
             raise ConfigError(
-                f"k={self.k!r}, temperature={self.temperature}, order={self.order}: k must be a whole number of at "
-                "least 1, the temperature greater than 0, the order 1 or 2."
+                f"k={self.k}, temperature={self.temperature}, order={self.order}: k must be at least 1, the temperature"
+                " greater than 0, the order 1 or 2."
             )
         if self.leak and not (self.searched and self.order == 1):
             raise ConfigError(
