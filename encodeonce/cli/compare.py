@@ -99,16 +99,15 @@ def compare(
     chosen.need("tasks", "data.train", "data.test")
     metrics = _metrics(shown)
     from ..report.table import scores
-    from . import learning
+    from . import learning, steps
     from .cells import Names
     from .comparing import Comparison
     from .contenders import contenders, say_unused, seeds_of
     from .published import published, strangers
-    from .steps import recorded
 
     beside = published(paper, paper_table) if paper is not None else {}
     default = Names(report.resolve().name, Path(chosen.data.train[0]).name.split(".")[0])
-    names = Names(experiment or default.experiment, dataset or default.dataset, recorded(chosen.encoder))
+    names = Names(experiment or default.experiment, dataset or default.dataset, steps.recorded(chosen.encoder))
     taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
     say_unused(chosen, taking_part)
     comparison = Comparison(chosen, report, taking_part, names, apart)
@@ -117,6 +116,8 @@ def compare(
 
         click.echo(outlook(comparison, chosen))
         return
+    comparison.files.agree(write=False)  # before anything is encoded for a report that will not take it
+    comparison.files.same_encoder(steps.spec_of(chosen, steps.pretrained(chosen)), write=False)
     rows = comparison.run(learning.prepare(chosen, [settings for one in taking_part for settings in one.possible]))
     unused = strangers(beside, scores(rows, metrics=metrics))
     if unused:

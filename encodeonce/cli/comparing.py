@@ -50,6 +50,7 @@ class Comparison:
     def run(self, material: Material) -> list[ResultsRow]:
         """Every row of these methods and seeds, the finished and the new."""
         self.files.agree()
+        self.files.same_encoder(material.spec)
         self.material = material
         self.files.remember_encoding(material)
         for one in self.contenders:
@@ -61,10 +62,15 @@ class Comparison:
         return self.rows()
 
     def rows(self) -> list[ResultsRow]:
-        """The results that belong to these methods and seeds, a row a cell."""
+        """The results that belong to these methods and seeds under these names, a row a cell."""
         methods = list(dict.fromkeys(one.method for one in self.contenders))
         seeds = {(one.method, seed) for one in self.contenders for seed in one.seeds}
-        wanted = [row for row in self.files.rows() if (row.method, row.seed) in seeds]
+        names = self.files.names
+        wanted = [
+            row
+            for row in self.files.rows()
+            if (row.method, row.seed) in seeds and Names(row.experiment, row.dataset, row.encoder) == names
+        ]
         return sorted(wanted, key=lambda row: methods.index(row.method))
 
     def tries(self, one: Contender, tasks: Sequence[Task]) -> list[Cell]:

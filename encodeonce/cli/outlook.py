@@ -31,6 +31,7 @@ def outlook(comparison: "Comparison", config: "Config") -> str:
     try:
         model = steps.pretrained(config)
         spec = steps.spec_of(config, model)
+        comparison.files.same_encoder(spec, write=False)
         reads = [learning.layers_of(one.settings(), spec) for one in comparison.contenders]
         splits = learning.parted(splits, tasks, model)
         everything = [document for documents in splits.values() for document in documents]

@@ -1,7 +1,8 @@
 """The files of a comparison: the config that made it, its rows, and what encoding cost.
 
 REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
-REPORT/data.json        SHA-256 of what the data files held at the first run; rows of other contents are not mixed in
+REPORT/data.json        SHA-256 of what the data files and the encoder held at the first run; rows of other contents are
+                        not mixed in
 REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoding passes cost, by stored type
@@ -19,6 +20,7 @@ from ..errors import RunError
 from ..report.results import ResultsRow, append_rows, latest, read_rows, write_rows
 from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
+from ..types import Spec
 from .cells import SHORT, Cell, Names, apart, without
 from .config import Config, load, to_toml
 from .contenders import Contender
@@ -30,6 +32,9 @@ SAID_BY_ROW = ("method", "methods", "adapter", "finetune", "dtype", "layers", "s
 """Keys of the config that a row's method and variant tell apart, or that lead to the same row."""
 
 RESULTS, GRID = "results.jsonl", "grid.jsonl"
+
+ENCODER_PARTS = ("weights", "config", "tokenizer")
+"""Hashes of a Spec: what an encoder's files hold."""
 
 
 class ReportFiles:
@@ -60,6 +65,8 @@ class ReportFiles:
             )
 
     def _same_data(self, path: Path, write: bool) -> None:
+        if not (write or path.exists()):
+            return
         data = self.config.data
         named = {split: getattr(data, split) for split in ("train", "dev", "test")}
         now_ = {
@@ -68,11 +75,21 @@ class ReportFiles:
             for name in names
         }
         if not path.exists():
-            if write:
-                write_bytes(path, json_bytes(now_))
+            write_bytes(path, json_bytes(now_))
             return
         then = json.loads(path.read_text(encoding="utf-8"))
-        changed = [name for name, digest in now_.items() if then.get(name) != digest]
+        self._refuse([name for name, digest in now_.items() if then.get(name) != digest])
+
+    def same_encoder(self, spec: Spec, write: bool = True) -> None:
+        """Keep what the encoder's files hold, or compare it; a report that was begun before this was kept takes it as
+        it is now. After `agree`."""
+        path, now_ = self.folder / "data.json", {f"encoder {part}": getattr(spec, part) for part in ENCODER_PARTS}
+        then = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self._refuse([name for name, digest in now_.items() if then.get(name, digest) != digest])
+        if write and not now_.keys() <= then.keys():
+            write_bytes(path, json_bytes(then | now_))
+
+    def _refuse(self, changed: Sequence[str]) -> None:
         if changed:
             raise RunError(
                 f"{self.folder} holds results of these files before they were changed, and a table must not mix them: "

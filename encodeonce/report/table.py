@@ -1,7 +1,7 @@
 """Rows to tables: mean and standard deviation over seeds, Welch's t-test against the best, Markdown or aligned text.
 
-A mark says how a method stands against the best of its task: the best is bold; "≈" follows every mean that does not
-differ from it at p < 0.05 (two-tailed Welch t-test, at least two seeds each).
+A mark says how a method stands against the best of its task: the best is bold, and so is what ties with it; "≈" follows
+every other mean that does not differ from it at p < 0.05 (two-tailed Welch t-test, at least two seeds each).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -244,7 +244,7 @@ def _marked(method: str, by: Mapping[str, Score], bold: Callable[[str], str]) ->
     if method not in by:
         return ""
     best = max(by, key=lambda name: by[name].mean)
-    if method == best:
+    if by[method].mean == by[best].mean:
         return bold(str(by[method]))
     p = welch(by[method].values, by[best].values)["p"]
     return f"{by[method]} ≈" if p is not None and p >= SIGNIFICANT else str(by[method])

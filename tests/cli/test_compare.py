@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from encodeonce.cli import comparing
 from encodeonce.cli.compare import _draw
@@ -156,7 +158,7 @@ def test_data_that_was_changed_in_its_place_is_named(
     run(*some)
     told = json.loads((tmp_path / "rep" / "data.json").read_text())
     assert told["data.train ../train.conllu"] == hashlib.sha256(own.read_bytes()).hexdigest()
-    assert len(told) == 3
+    assert sum(name.startswith("data.") for name in told) == 3
     text = own.read_text("utf-8")
     own.write_text(text.replace("\tdet\t", "\tobj\t", 1), encoding="utf-8")
     trainings.clear()
@@ -167,6 +169,41 @@ def test_data_that_was_changed_in_its_place_is_named(
     own.write_text(text, encoding="utf-8")
     run(*some)
     assert trainings == []
+
+
+def test_an_encoder_that_was_changed_in_its_place_is_named(
+    run: Run, config: Path, tiny: Path, tmp_path: Path, trainings: list[object]
+) -> None:
+    """With another store nothing else would tell the two, and one table would average both."""
+    own = tmp_path / "encoder"
+    shutil.copytree(tiny, own)
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--set", f"encoder={own}", "--no-plot")
+    run(*some, "--seeds", "1")
+    told = json.loads((tmp_path / "rep" / "data.json").read_text())
+    assert len({told[f"encoder {part}"] for part in ("weights", "config", "tokenizer")}) == 3
+    weights = load_file(own / "model.safetensors")
+    save_file({name: tensor + 0.1 for name, tensor in weights.items()}, own / "model.safetensors", {"format": "pt"})
+    trainings.clear()
+    for more in ((), ("--dry-run",)):
+        wrong = run(*some, "--set", "store=other", *more, code=1)
+        assert "before they were changed, and a table must not mix them: encoder weights. Choose" in wrong.stderr
+    assert trainings == []
+    assert not (tmp_path / "other").exists()
+    save_file(weights, own / "model.safetensors", {"format": "pt"})
+    path = tmp_path / "rep" / "data.json"
+    path.write_text(json.dumps({name: digest for name, digest in told.items() if "encoder" not in name}))
+    run(*some)  # of a report from before this was kept
+    assert json.loads(path.read_text()) == told
+
+
+def test_a_table_is_of_one_data_set_whatever_else_the_report_holds(run: Run, config: Path, tmp_path: Path) -> None:
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--no-plot", "--json")
+    first = json.loads(run(*some).stdout)
+    other = json.loads(run(*some, "--dataset", "other").stdout)
+    assert {row["dataset"] for row in first} == {"train"}
+    assert [row["value"] for row in other] == [row["value"] for row in first]
+    assert {row["dataset"] for row in other} == {"other"}
+    assert len(read_rows(tmp_path / "rep" / "results.jsonl")) == len(first) + len(other)
 
 
 def test_a_compressed_file_is_known_by_what_it_holds(tmp_path: Path) -> None:

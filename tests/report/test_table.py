@@ -50,6 +50,12 @@ def test_the_best_is_bold_and_its_equals_are_marked() -> None:
     ]
 
 
+def test_what_ties_with_the_best_is_best_too() -> None:
+    """Welch's test has no p without spread: of two methods that are always right the second would look worse."""
+    tied = comparison([*rows_of("a", (100.0, 100.0)), *rows_of("b", (100.0, 100.0)), *rows_of("c", (99.0, 99.0))])[1]
+    assert [line[1] for line in tied] == ["**100.00 ± 0.00**", "**100.00 ± 0.00**", "99.00 ± 0.00"]
+
+
 def test_paper_values_stand_beside_ours() -> None:
     header, lines = comparison([*FROZEN, *LINEAR], paper={"upos": {"linear": 95.1}})
     assert header[:3] == ["method", "upos (accuracy)", "upos paper"]
