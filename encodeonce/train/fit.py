@@ -36,6 +36,9 @@ log = logging.getLogger("encodeonce")
 epochs = logging.getLogger("encodeonce.epochs")
 """A line an epoch, for long runs without a progress bar; a child, so that it can be turned off by itself."""
 
+SHOWN = 8
+"""Differences that are named where a run does not go on: of another method every parameter is one."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -306,6 +309,7 @@ class _Loop:
             "method": dict(self.method.described()) if isinstance(self.method, Described) else None,
             "train": self.train.fingerprint(),
             "dev": self.dev.fingerprint() if self.dev is not None else None,
+            "metrics": {name: scorer.metric for name, scorer in self.scorers.items()} if self.dev is not None else {},
             "upper": self.upper.upper.to_json() if self.upper is not None else None,
             "parameters": {
                 name: {key: list(tensor.shape) for key, tensor in module.state_dict().items()}
@@ -340,11 +344,13 @@ class _Loop:
         if found is None:
             self.log.back_to(-1)
             return
-        changed = differences(found.origin, self.origin())
+        now_ = self.origin()
+        changed = differences({"metrics": now_["metrics"], **found.origin}, now_)  # older checkpoints say none
         if changed:
+            more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
             raise RunError(
                 f"{self.folder} holds a run that was started differently, so going on would mix two runs: "
-                f"{'; '.join(changed)}. Put it back as it was, choose another folder, or delete this one."
+                f"{'; '.join(changed[:SHOWN])}{more}. Put it back as it was, choose another folder, or delete this one."
             )
         values = found.values
         self.at = _Progress(**values["progress"])

@@ -203,6 +203,29 @@ def test_a_run_does_not_go_on_as_another_method_with_weights_of_the_same_shapes(
         Job(make_corpus(12), piece="first").fit(QUICK, folder=tmp_path)
 
 
+def test_TRAIN2_epochs_are_not_chosen_by_one_score_and_then_by_another(make_corpus: Corpus, tmp_path: Path) -> None:
+    """A finished run would else keep the best epoch of the old score under the new one's name."""
+    job = Job(make_corpus(12), names=("ner",))
+    job.fit(QUICK, folder=tmp_path, dev=job.examples)
+    again = Job(make_corpus(12), names=("ner",))
+    other = scripted(again.method, {"ner": [1.0, 2.0]})
+    with pytest.raises(RunError, match=r"metrics\.ner: 'f1_lenient' then, 'value' now"):
+        fit(again.method, again.examples, other, QUICK, dev=again.examples, folder=tmp_path)
+    state = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
+    state["origin"].pop("metrics")  # a checkpoint of before goes on
+    (tmp_path / "checkpoint" / "state.json").write_text(json.dumps(state))
+    again.fit(QUICK, folder=tmp_path, dev=again.examples)
+
+
+def test_of_many_differences_the_first_are_named(make_corpus: Corpus, tmp_path: Path) -> None:
+    Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
+    other = Job(make_corpus(12))
+    other.method = Aggregate.build(Variant("linear"), other.memory.spec, other.tasks)
+    with pytest.raises(RunError, match=r"method\.name: 'adapted' then, 'linear' now; .*; and \d+ more\. Put") as found:
+        other.fit(QUICK, folder=tmp_path)
+    assert len(str(found.value)) < 1200
+
+
 def test_a_damaged_checkpoint_is_refused_by_file(make_corpus: Corpus, tmp_path: Path) -> None:
     Job(make_corpus(12)).fit(QUICK, folder=tmp_path)
     (file,) = (tmp_path / "checkpoint").glob("*.safetensors")
