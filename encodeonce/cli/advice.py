@@ -25,7 +25,8 @@ class Advice:
 class Facts:
     """What advice is drawn from. `bytes` by layer choice and type, `held` by the store already (of the config's own
     layers and type, and `complete` where nothing is missing); seconds are `first` (until all is stored), one epoch
-    `cached`, one epoch `live` by depth. `largest` is the largest absolute value seen, `memory` None where unknown."""
+    `cached`, one epoch `live` by depth. `largest` is the largest absolute value seen, `memory` None where unknown.
+    `view` is the only one that the method reads, as a config says it ("last", "[2]"); "" where it mixes all."""
 
     method: str
     epochs: int
@@ -39,6 +40,7 @@ class Facts:
     first: float
     cached: float
     live: Mapping[int, float]
+    view: str = ""
 
 
 def advised(facts: Facts) -> list[Advice]:
@@ -61,7 +63,7 @@ def _preferred(facts: Facts) -> list[tuple[str, str]]:
     layers cost a point (English-EWT relations)."""
     half = _half(facts)
     names = [name for name in ("all", "4", "last") if (name, half) in facts.bytes]
-    names = ["last"] if facts.method == "frozen" else names
+    names = ["last"] if facts.view else names  # any one view takes as much
     return [(name, dtype) for name in names for dtype in (half, "int8")]
 
 
@@ -94,8 +96,9 @@ def _store(facts: Facts, chosen: tuple[str, str] | None) -> Advice:
 
 def _layers(facts: Facts, layers: str, dtype: str) -> Advice:
     size = bytes_text(facts.bytes[layers, dtype])
-    if facts.method == "frozen":
-        return Advice("layers", layers, f"frozen reads the last view only: {size}")
+    if facts.view:
+        which = "the last view" if facts.view == "last" else f"view {facts.view.strip('[]')}"
+        return Advice("layers", facts.view, f"{facts.method} reads {which} only: {size}")
     if layers == "all":
         return Advice("layers", layers, f"every view can be mixed, which is where the gain over one lies; {size} fit")
     whole = bytes_text(facts.bytes["all", dtype])

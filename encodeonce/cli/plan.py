@@ -145,4 +145,8 @@ def _from(number: float | None, what: str) -> str:
 
 
 def _advice(found: "Forecast") -> str:
-    return "\n".join(["advice", *(f"  {one.choice + ' ' + one.value:<16}{one.reason}" for one in found.advice)])
+    lines = []
+    for one in found.advice:
+        what = f"{one.choice} {one.value}"
+        lines.append(f"  {what:<16}{one.reason}" if len(what) < 16 else f"  {what}: {one.reason}")
+    return "\n".join(["advice", *lines])

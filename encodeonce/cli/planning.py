@@ -172,7 +172,8 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     seconds = _seconds(counted, stored, encoded, cached, live, left_out, measured)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
-    facts = _facts((method, epoch), settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
+    view = _only_view(contender(config, method), spec, model)
+    facts = _facts((method, epoch), view, settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
     return Forecast(
         encoder=label(spec.encoder),
         method=method,
@@ -351,8 +352,17 @@ def _weighed(
     return method, cached[method]
 
 
+def _only_view(weighed: Contender, spec: Spec, model: Pretrained) -> str:
+    """The one view that a method reads whatever a store holds, as a config says it; "" where it mixes all."""
+    read = learning.layers_of(weighed.settings(), replace(spec, layers=model.layers("all")))
+    if len(read) != 1:
+        return ""
+    return "last" if read == model.layers("last") else str(list(read))
+
+
 def _facts(
     weighed: tuple[str, Estimate],
+    view: str,
     epochs: int,
     stored: _Stored,
     largest: float,
@@ -373,6 +383,7 @@ def _facts(
         first=seconds.first.value,
         cached=epoch.value,
         live={depth: one.value for depth, one in seconds.live.items()},
+        view=view,
     )
 
 

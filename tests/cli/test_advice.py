@@ -51,7 +51,9 @@ def test_with_room_and_time_everything_is_stored_in_fp16() -> None:
         ({"disk": int(0.3 * GB)}, "last", "int8"),
         ({"disk": int(0.3 * GB), "held": int(4.2 * GB)}, "all", "fp16"),
         ({"largest": 70000.0}, "all", "bf16"),
-        ({"method": "frozen"}, "last", "fp16"),
+        ({"method": "frozen", "view": "last"}, "last", "fp16"),
+        ({"method": "top1", "view": "[5]"}, "[5]", "fp16"),
+        ({"method": "lora", "view": "[0]", "disk": int(0.3 * GB)}, "[0]", "int8"),
         # nothing fits the memory: what fits the disk is read from it
         ({"memory": int(0.1 * GB)}, "all", "fp16"),
     ],
@@ -60,6 +62,11 @@ def test_the_best_choice_that_fits(changes: dict[str, object], layers: str, dtyp
     found = chosen(**changes)
     assert (found["layers"].value, found["dtype"].value) == (layers, dtype)
     assert found["store"].value == "yes"
+
+
+def test_a_method_of_one_view_is_told_which_and_nothing_of_mixing() -> None:
+    assert chosen(method="top1", view="[5]")["layers"].reason == "top1 reads view 5 only: 500 MB"
+    assert chosen(method="frozen", view="last")["layers"].reason == "frozen reads the last view only: 500 MB"
 
 
 def test_a_full_disk_means_no_store_and_all_blocks() -> None:
@@ -84,7 +91,7 @@ def test_live_depth_is_the_deepest_within_a_quarter() -> None:
 
 
 def test_every_reason_is_one_line() -> None:
-    for changes in ({}, {"disk": 1}, {"method": "frozen"}, {"largest": 1e6}, {"memory": int(GB)}, {"complete": True}):
+    for changes in ({}, {"disk": 1}, {"view": "last"}, {"largest": 1e6}, {"memory": int(GB)}, {"complete": True}):
         assert all(one.reason and "\n" not in one.reason for one in advised(replace(FACTS, **changes)))
 
 

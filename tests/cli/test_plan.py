@@ -5,6 +5,7 @@ Axes: none
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from encodeonce.cli import planning, rehearsal
+from encodeonce.cli.config import load, value_of
+from encodeonce.cli.contenders import contender
+from encodeonce.cli.learning import layers_of
 from encodeonce.cli.main import cli
 from encodeonce.corpus import read
 from encodeonce.encoders.pretrained import Pretrained
@@ -71,6 +75,17 @@ def test_a_method_that_trains_blocks_on_stored_views_is_weighed_itself(run: Run,
     expected = None if saved <= 0 else pytest.approx(seconds["first"]["value"] / saved, rel=0.05)
     assert found["break_even"]["epochs"] == expected
     assert planned(run, config, "--set", "method=finetune")["method"] == "adapted"
+
+
+@pytest.mark.parametrize(
+    ("method", "view"), [("frozen", "last"), ("top1", "[1]"), ("lora", "[0]"), ("finetune", "all"), ("live_mix", "all")]
+)
+def test_the_layers_advised_are_those_that_the_method_reads(config: Path, method: str, view: str) -> None:
+    """And a store of what is advised is enough for it."""
+    chosen = load(config)
+    model, own = Pretrained(chosen.encoder), contender(chosen, method)
+    assert planning._only_view(own, model.spec("last"), model) == view.removeprefix("all")
+    layers_of(own.settings(), model.spec(value_of(view)))
 
 
 def test_bytes_are_what_encode_then_writes(run: Run, one: dict[str, Any], config: Path, tmp_path: Path) -> None:
@@ -220,6 +235,7 @@ def test_the_text_says_it_all(run: Run, config: Path, monkeypatch: pytest.Monkey
         "advice",
     ):
         assert part in text
+    assert re.search(r"\n  store (yes|no) +\w|\n  store yes, for several tasks or runs: \w", text)
     assert max(len(line) for line in text.splitlines()) < 160
 
 
