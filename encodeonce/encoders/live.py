@@ -75,6 +75,7 @@ class LiveBlocks(nn.Module):
         if lora is not None:
             add_lora(self.kept, copied, *lora)
             self.register_state_dict_post_hook(_without_frozen)
+            self.register_load_state_dict_pre_hook(lambda module, *_: module.unmerge_lora())
             self.register_load_state_dict_post_hook(_not_missed)
         self.dropouts = nn.ModuleList(_dropouts(copied, index) for index in self.blocks if copied.POST_NORM)
         self.train()
@@ -176,8 +177,15 @@ class LiveBlocks(nn.Module):
         named = self.stack.model.named_parameters(remove_duplicate=False)
         return {name: weight.detach() for name, weight in named if weight.numel()}
 
+    def train(self, mode: bool = True) -> "LiveBlocks":
+        """As every module's; low-rank terms that were merged come out again, as they would not be trained."""
+        if mode and self.lora is not None:
+            self.unmerge_lora()
+        return super().train(mode)
+
     def merge_lora(self) -> None:
-        """Add the low-rank terms to the weights they stand beside: same outputs, no second product."""
+        """Add the low-rank terms to the weights they stand beside: same outputs, no second product. Training and
+        loading other weights take them out again."""
         merged(self.kept, True)
 
     def unmerge_lora(self) -> None:

@@ -197,6 +197,24 @@ def test_CA17_lora_starts_as_the_base_and_merges_exactly(stack: Stack, ids: Tens
     close(low(states, LENGTHS), moved, within=4e-6)
 
 
+def test_merged_low_rank_terms_come_out_for_training_and_for_other_weights(stack: Stack, ids: Tensor) -> None:
+    """Merged, they would get no gradient; and other terms would be taken out than were put in."""
+    pytest.importorskip("peft")
+    states = views_of(stack, ids)[1]
+    low, other = live(stack, [1, 2], lora=(2, 4.0)), live(stack, [1, 2], lora=(2, 4.0))
+    for seed, blocks in enumerate((low, other)):
+        for name, parameter in blocks.named_parameters():
+            if ".lora_" in name:
+                parameter.data.normal_(std=0.05, generator=torch.Generator().manual_seed(seed + len(name)))
+    low.merge_lora()
+    low.load_state_dict(other.state_dict())
+    close(low(states, LENGTHS), other(states, LENGTHS), within=4e-6)
+    low.merge_lora()
+    low.train()
+    low(states, LENGTHS).square().sum().backward()
+    assert all((parameter.grad is not None) == (".lora_" in name) for name, parameter in low.named_parameters())
+
+
 def test_low_rank_terms_without_their_package_say_how_to_get_it(
     checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
