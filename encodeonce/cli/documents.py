@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ..tasks import Task
     from ..types import Document
 
-__all__ = ["answers_documents", "values_of", "written_as"]
+__all__ = ["OF_WORDS", "answers_documents", "values_of", "written_as"]
 
 FLAT = ("csv", "tsv", "text")
 """Formats whose values are strings; in the others a value may be a number, a list or an object."""

@@ -62,6 +62,7 @@ def predict(
     tasks, kind = predictor.run.tasks, format_of(file, format).name
     for column, names in _contested(tasks).items():
         log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
+    _refuse_no_place(tasks, kind)
     documents = documents_of([str(file)], format, columns, passages, reading)
     if kind == "hub" and output is None:
         raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
@@ -92,9 +93,27 @@ def _made_of_text(tasks: Sequence["Task"], output: Path | None) -> str:
     """The format of words that were cut out of running text."""
     from ..corpus._files import ending
 
-    if any("entities" in task.columns([], []) for task in tasks):
+    if _of_entities(tasks) is not None:
         return "spert"
     return {".conllu": "conllu", ".jsonl": "jsonl"}.get(ending(output) if output else "", "columns")
+
+
+def _of_entities(tasks: Sequence["Task"]) -> "Task | None":
+    """The first task that answers with entities."""
+    return next((task for task in tasks if "entities" in task.columns([], [])), None)
+
+
+def _refuse_no_place(tasks: Sequence["Task"], kind: str) -> None:
+    """ConfigError where entities and relations would have to be written into columns of words."""
+    from .documents import OF_WORDS
+
+    task = _of_entities(tasks)
+    if task is not None and kind in OF_WORDS:
+        raise ConfigError(
+            f"task {task.name!r} gives entities and relations, and this {kind!r} file has a place for answers a word "
+            "only. Give the sentences as jsonl with words, in a form that has relations (spert, scierc, triples), or "
+            "as running text."
+        )
 
 
 def _refuse_other_ending(output: Path, file: Path, kind: str) -> None:

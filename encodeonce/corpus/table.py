@@ -54,6 +54,8 @@ def read(
     DataError with file:line for a row with another number of cells, and for an empty second text.
     """
     found = table(path, header=_has_header(columns, header), quoting=quoting, separator=separator)
+    if not found.names:
+        return []
     where = _where(columns, found, path)
     name = stem(path)
     documents = []

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
-from ..errors import EncoderError, RunError
+from ..errors import ConfigError, EncoderError, RunError
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 
@@ -131,10 +131,16 @@ def place_of(folder: Path, part: str, recorded: str, given: str | None = None) -
 def encoder_of(folder: Path, spec: Spec, name: str | None = None) -> Pretrained:
     """The encoder of a run in `folder` by what made its states, at the place that is given or found (`place_of`).
 
-    No weights are loaded. EncoderError that says which encoder is missing and how it can be found.
+    No weights are loaded. EncoderError that says which encoder is missing and how it can be found; RunError for one
+    that cannot have made these states, as its window is too short for them.
     """
+    place = place_of(folder, "encoder", spec.encoder, name)
     try:
-        return encoder_for(spec, place_of(folder, "encoder", spec.encoder, name))
+        return encoder_for(spec, place)
+    except ConfigError as problem:
+        raise RunError(
+            f"the encoder ({place}) does not make the states that {folder} was trained on, by {spec.encoder}: {problem}"
+        ) from None
     except EncoderError as problem:
         raise EncoderError(
             f"{problem} {folder} needs {label(spec.encoder)}, weights {spec.weights[:12]}: name its place with "

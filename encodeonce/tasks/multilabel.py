@@ -60,9 +60,12 @@ class Multilabel(DocumentTask):
         value = "" if document.meta.get(self.column) == "" else self.read(document)
         if isinstance(value, str):
             value = [label for label in map(str.strip, value.split(self.separator)) if label]
-        if not isinstance(value, (list, tuple)) or not all(isinstance(label, (str, int)) for label in value):
+        if not isinstance(value, (list, tuple)) or not all(map(_is_label, value)):
             raise self.refused(
-                document, value, f"it must be a list of labels, or a string of labels divided by {self.separator!r}."
+                document,
+                value,
+                "it must be a list of labels, each a text that is not empty or a whole number, or a string of labels "
+                f"divided by {self.separator!r}.",
             )
         return tuple(sorted({str(label) for label in value}))
 
@@ -85,3 +88,7 @@ class Multilabel(DocumentTask):
     @cached_property
     def _known(self) -> frozenset[str]:
         return frozenset(self.labels)
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""

@@ -64,7 +64,7 @@ class Relations(Task):
     @property
     def rules(self) -> tuple[str, ...]:
         """The rules that scores are made by; the first one decides (see `metrics.relations`)."""
-        return ("head word",) if self.labels == (UNTYPED,) else ("strict", "boundary")
+        return ("head word",) if self._untyped else ("strict", "boundary")
 
     def learn(self, documents: Sequence[Document]) -> "Relations":
         """With the sorted types of these documents."""
@@ -100,9 +100,10 @@ class Relations(Task):
         return len(ids)
 
     def unseen(self, gold: Graph) -> Iterable[str]:
-        """Entity and relation types of one graph that training never saw."""
+        """Entity and relation types of one graph that training never saw; entities' only where scores ask for them."""
         entities, relations = self._numbers
-        yield from (span.type for span in gold.entities if span.type not in entities)
+        if not self._untyped:
+            yield from (span.type for span in gold.entities if span.type not in entities)
         yield from (relation.type for relation in gold.relations if relation.type not in relations)
 
     def score(self, gold: Sequence[Graph], predicted: Sequence[tuple[Any, ...]]) -> dict[str, float | None]:
@@ -132,6 +133,11 @@ class Relations(Task):
         fields = ("piece", "head_words", "hidden", "dropconnect", "prior", "longest")
         plain = {name: getattr(self, name) for name in fields}
         return {"kind": "relations", **plain, "labels": list(self.labels), "relations": list(self.relations)}
+
+    @property
+    def _untyped(self) -> bool:
+        """Whether training knew no type of an entity."""
+        return self.labels == (UNTYPED,)
 
     @cached_property
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:

@@ -33,7 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_train_evaluate_and_predict(run: Run, tiny: Path, files: Path, tmp_path: Path) -> None:
+def test_train_evaluate_and_predict(run: Run, tiny: Path, corpus: Path, files: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(
         f'encoder = "{tiny}"\nstore = "states"\ntasks = ["relations"]\nmethod = "linear"\n'
         f'[data]\ntrain = "{files}/train.json"\ndev = "{files}/dev.json"\n[task.relations]\nhidden = 32\n'
@@ -56,4 +56,8 @@ def test_train_evaluate_and_predict(run: Run, tiny: Path, files: Path, tmp_path:
     assert document.meta["entities"] == spert[0][0]
     run("predict", out, files / "dev.json", "-o", "dev.json")
     assert Path("dev.json").read_bytes() == (files / "dev.json").read_bytes()  # all right, so nothing is changed
+    (tmp_path / "new.conll").write_text("the\tO\ncat\tO\n")
+    for words, kind in ((corpus / "test.conllu", "conllu"), (tmp_path / "new.conll", "columns")):
+        wrong = run("predict", out, words, code=1).stderr
+        assert f"gives entities and relations, and this '{kind}' file has a place for answers a word only" in wrong
     assert "'relations' has not one label a row" in run("inspect", out, files / "dev.json", code=1).stderr

@@ -57,6 +57,16 @@ def test_LABELS_2_a_file_without_examples_is_named(cases: Path, name: str) -> No
         read(cases / name)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("columns", [None, {"text": "body"}, {"text": 0}])
+def test_LABELS_2_an_empty_table_is_named_whatever_columns_are(
+    tmp_path: Path, name: str, columns: dict[str, int | str] | None
+) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(DataError, match=rf"no examples in .*{name}: it is empty"):
+        read(tmp_path / name, columns=columns)
+
+
 def test_LABELS_2_one_example_and_one_class_are_read(cases: Path) -> None:
     (one,) = read(cases / "LABELS-2-one.jsonl")
     assert (one.text, one.meta["label"]) == ("only one", "yes")

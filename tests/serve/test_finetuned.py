@@ -17,6 +17,7 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import RunError
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.serve.bundle import Run, load, save
+from encodeonce.serve.folder import encoder_of
 from encodeonce.serve.predictor import Predictor
 from encodeonce.store import Store
 from encodeonce.tasks import named
@@ -158,6 +159,15 @@ def test_TRAIN1_another_base_model_or_label_list_is_refused(
             load(folder, other)
         with pytest.raises(RunError, match=r"trained blocks of the encoder .* can only be loaded beside that encoder"):
             load(folder)
+
+
+def test_TRAIN1_another_architecture_is_called_another_encoder_even_where_its_window_is_shorter(
+    runs: dict[str, tuple[Run, Path]], checkpoint: Callable[..., Path]
+) -> None:
+    """RoBERTa's first positions are padding's, so a table of as many rows holds two pieces less."""
+    for run, folder in runs.values():
+        with pytest.raises(RunError, match=r"the encoder \(.*\) does not make the states .*window=40 must lie between"):
+            encoder_of(folder, run.spec, str(checkpoint("roberta")))
 
 
 def test_TRAIN1_a_changed_label_list_is_refused(

@@ -165,10 +165,14 @@ def test_multilabel_from_lists_and_from_cells() -> None:
     assert named("multilabel").gold([words]) == [("a", "b")]
     with pytest.raises(DataError, match="no training document has a label in 'labels'"):
         named("multilabel").learn(documents([], [], column="labels"))
-    with pytest.raises(DataError, match="it must be a list of labels, or a string"):
+    with pytest.raises(DataError, match=r"it must be a list of labels, .* or a string of labels divided by '\\|'"):
         named("multilabel").gold(documents({"a": 1}, column="labels"))
     with pytest.raises(ConfigError, match="separator='' divides nothing"):
         named("multilabel", separator="")
+    for odd in (["a", ""], [True], [None], [1.5]):
+        with pytest.raises(DataError, match=r"f.csv:2 \(id d0\).*each a text that is not empty or a whole number"):
+            named("multilabel").gold(documents(odd, column="labels"))
+    assert named("multilabel").gold(documents([3, 1], column="labels")) == [("1", "3")]
 
 
 @pytest.mark.parametrize("name", ["classification", "regression", "multilabel"])

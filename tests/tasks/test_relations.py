@@ -113,6 +113,19 @@ def test_A9_untyped_head_words_are_scored_under_their_own_name() -> None:
     assert not any("strict" in name for name in scores)
 
 
+def test_A9_a_run_without_types_misses_no_type_of_an_entity(caplog: pytest.LogCaptureFixture) -> None:
+    """A run of triples on a file of typed spans is scored by head words; nothing is said to be a miss that is none."""
+    untyped = Graph((Span(UNTYPED, 0, 2), Span(UNTYPED, 3, 4)), (Relation("r", 0, 1), Relation("s", 0, 1)))
+    task = named("relations").learn([document(untyped)])
+    assert task.gold([document(untyped)]) == [untyped]  # whole spans are learned
+    typed = document(GRAPH, 2)
+    with caplog.at_level(logging.WARNING, "encodeonce"):
+        Examples.read(stored([typed]), [typed], [task], "test")
+    assert caplog.messages == []
+    assert task.score(task.gold([typed]), [untyped])["ner+re"] == 200.0
+    assert list(task.unseen(GRAPH._replace(relations=(Relation("x", 0, 1),)))) == ["x"]
+
+
 def test_what_cannot_be_learned_is_named() -> None:
     bare = Document("d", ("a",), place="f.json:3")
     with pytest.raises(DataError, match=r"f.json:3 \(d\): no 'entities': training and evaluation need gold"):
