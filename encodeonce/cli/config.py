@@ -42,6 +42,7 @@ __all__ = [
     "Names",
     "Section",
     "TrainSection",
+    "absolute",
     "load",
     "parse",
     "to_toml",
@@ -345,6 +346,11 @@ def _moved(section: S, move: Callable[[str], str], folder: Path = Path()) -> S:
             moved = [move(one) if not marks[0].folders or (folder / one).is_dir() else one for one in listed]
             changed[name] = moved[0] if isinstance(value, str) else moved
     return section.model_copy(update=changed)
+
+
+def absolute(config: S) -> S:
+    """The same with every path absolute, so that it says the same wherever its file lies."""
+    return _moved(config, os.path.abspath)
 
 
 def to_toml(config: Section, folder: Path) -> str:

@@ -172,7 +172,7 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     seconds = _seconds(counted, stored, encoded, cached, live, left_out, measured)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
-    view = _only_view(contender(config, method), spec, model)
+    view = _only_view(own if method == own.method else contender(config, method), spec, model)
     facts = _facts((method, epoch), view, settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
     return Forecast(
         encoder=label(spec.encoder),

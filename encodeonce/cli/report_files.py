@@ -1,8 +1,8 @@
 """The files of a comparison: the config that made it, its rows, and what encoding cost.
 
 REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
-REPORT/data.json        SHA-256 of what the data files and the encoder held at the first run; rows of other contents are
-                        not mixed in
+REPORT/data.json        SHA-256 of what the data files, the encoder and a run that weights begin with held at the first
+                        run; rows of other contents are not mixed in
 REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoding passes cost, by stored type
@@ -22,7 +22,7 @@ from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 from .cells import SHORT, Cell, Names, apart, without
-from .config import Config, load, to_toml
+from .config import Config, absolute, load, to_toml
 from .contenders import Contender
 from .learning import Material
 
@@ -51,7 +51,8 @@ class ReportFiles:
         elif write:
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_text(to_toml(self.config, self.folder), encoding="utf-8")
-        self._same_data(self.folder / "data.json", write)
+        if write or path.exists():
+            self._same_data(write)
 
     def _same_config(self, path: Path) -> None:
         then, now_ = _comparable(load(path)), _comparable(self.config)
@@ -64,37 +65,29 @@ class ReportFiles:
                 "Choose another folder, or put it back as it was."
             )
 
-    def _same_data(self, path: Path, write: bool) -> None:
-        if not (write or path.exists()):
-            return
-        data = self.config.data
-        named = {split: getattr(data, split) for split in ("train", "dev", "test")}
-        now_ = {
-            f"data.{split} {os.path.relpath(name, self.folder)}": _sha256(Path(name))
-            for split, names in named.items()
-            for name in names
-        }
-        if not path.exists():
-            write_bytes(path, json_bytes(now_))
-            return
-        then = json.loads(path.read_text(encoding="utf-8"))
-        self._refuse([name for name, digest in now_.items() if then.get(name) != digest])
+    def _same_data(self, write: bool) -> None:
+        config, data = self.config, self.config.data
+        named = [(f"data.{split}", name) for split in ("train", "dev", "test") for name in getattr(data, split)]
+        named += [("data.passages", data.passages)] if data.passages else []
+        named += [("start", str(Path(config.start) / "model.safetensors"))] if config.start else []
+        self._same({f"{key} {os.path.relpath(name, self.folder)}": _sha256(Path(name)) for key, name in named}, write)
 
     def same_encoder(self, spec: Spec, write: bool = True) -> None:
-        """Keep what the encoder's files hold, or compare it; a report that was begun before this was kept takes it as
-        it is now. After `agree`."""
-        path, now_ = self.folder / "data.json", {f"encoder {part}": getattr(spec, part) for part in ENCODER_PARTS}
-        then = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self._refuse([name for name, digest in now_.items() if then.get(name, digest) != digest])
-        if write and not now_.keys() <= then.keys():
-            write_bytes(path, json_bytes(then | now_))
+        """Keep what the encoder's files hold, or compare it. After `agree`."""
+        self._same({f"encoder {part}": getattr(spec, part) for part in ENCODER_PARTS}, write)
 
-    def _refuse(self, changed: Sequence[str]) -> None:
+    def _same(self, now_: Mapping[str, str], write: bool) -> None:
+        """Keep these hashes or compare them; a report that has none of a file was begun before it was kept."""
+        path = self.folder / "data.json"
+        then = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        changed = [name for name, digest in now_.items() if then.get(name, digest) != digest]
         if changed:
             raise RunError(
                 f"{self.folder} holds results of these files before they were changed, and a table must not mix them: "
                 f"{'; '.join(changed)}. Choose another folder, or put them back as they were."
             )
+        if write and not now_.keys() <= then.keys():
+            write_bytes(path, json_bytes({**then, **now_}))
 
     def rows(self, file: str = RESULTS) -> list[ResultsRow]:
         """One row a cell, the last measured."""
@@ -191,16 +184,12 @@ def _sha256(path: Path) -> str:
 
 def _comparable(config: Config) -> dict[str, Any]:
     """The config's values that rows do not say, flat, with absolute paths."""
-    values = {key: value for key, value in config.model_dump().items() if key not in SAID_BY_ROW}
+    values = {key: value for key, value in absolute(config).model_dump().items() if key not in SAID_BY_ROW}
     train, data = dict(values.pop("train")), dict(values.pop("data"))
     for key in ("seed", "learning_rate", "logging_steps", "save_steps"):
         train.pop(key)
     train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
     data.pop("train_fraction")
-    for split in ("train", "dev", "test"):
-        data[split] = [os.path.abspath(name) for name in data[split]]
-    if Path(config.encoder).is_dir():
-        values["encoder"] = os.path.abspath(config.encoder)
     flat = {f"train.{key}": value for key, value in train.items()} | {
         f"data.{key}": value for key, value in data.items()
     }

@@ -14,8 +14,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from encodeonce.cli import comparing
+from encodeonce.cli.cells import Names
 from encodeonce.cli.compare import _draw
-from encodeonce.cli.report_files import _sha256
+from encodeonce.cli.config import load
+from encodeonce.cli.report_files import ReportFiles, _sha256
+from encodeonce.errors import RunError
 from encodeonce.report.results import latest, read_rows
 from encodeonce.report.table import scores
 
@@ -169,6 +172,28 @@ def test_data_that_was_changed_in_its_place_is_named(
     own.write_text(text, encoding="utf-8")
     run(*some)
     assert trainings == []
+
+
+def test_files_beside_the_data_are_the_same_files_and_held_to_their_contents(config: Path, tmp_path: Path) -> None:
+    """Passages and a run that weights begin with, seen from the config's folder and then from the report's."""
+    (tmp_path / "passages.jsonl").write_text('{"id": "1", "text": "a cat"}\n')
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model.safetensors").write_bytes(b"some weights")
+    chosen = load(config, ["data.passages=passages.jsonl", "start=run"])
+    files = ReportFiles(tmp_path / "rep", chosen, Names("e", "d"))
+    files.agree(write=False)
+    assert not (tmp_path / "rep").exists()
+    files.agree()
+    files.agree()
+    for path, key in (("passages.jsonl", r"data\.passages"), ("run/model.safetensors", "start")):
+        before = (tmp_path / path).read_bytes()
+        (tmp_path / path).write_bytes(b"other")
+        with pytest.raises(RunError, match=rf"before they were changed, .*: {key} \.\./{path}\. Choose"):
+            files.agree()
+        (tmp_path / path).write_bytes(before)
+    other = ReportFiles(tmp_path / "rep", load(config, ["start=run"]), Names("e", "d"))
+    with pytest.raises(RunError, match=r"another config, .*: data\.passages: '/.*/passages\.jsonl' then, None now"):
+        other.agree()
 
 
 def test_an_encoder_that_was_changed_in_its_place_is_named(

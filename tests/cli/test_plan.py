@@ -88,6 +88,13 @@ def test_the_layers_advised_are_those_that_the_method_reads(config: Path, method
     layers_of(own.settings(), model.spec(value_of(view)))
 
 
+def test_a_method_of_ones_own_name_is_advised_by_its_own_settings(run: Run, config: Path) -> None:
+    """All of `finetune` reads no store; with one live block it reads the view below that."""
+    own = ("method=mine", "methods.mine.method=finetune", "methods.mine.finetune.live=1")
+    found = planned(run, config, *(part for change in own for part in ("--set", change)))
+    assert {one["choice"]: one["value"] for one in found["advice"]}["layers"] == "[1]"
+
+
 def test_bytes_are_what_encode_then_writes(run: Run, one: dict[str, Any], config: Path, tmp_path: Path) -> None:
     for size in one["sizes"]:
         assert (size["layers"], size["views"]) in {("all", 3), ("last", 1)}
