@@ -109,6 +109,11 @@ def _learned(tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
     return {task.name: {key: value for key, value in task.to_json().items() if key in task.LEARNED} for task in tasks}
 
 
+def _labels(task: Task) -> dict[str, Any]:
+    """The lists among that, which name what a head gives: labels, types of relations."""
+    return {key: value for key, value in _learned([task])[task.name].items() if isinstance(value, list)}
+
+
 def _check_learned(folder: Path, tasks: Sequence[Task]) -> None:
     """RunError where the tasks are not those that the weights were trained for. Runs of before have no such header."""
     with safe_open(folder / "model.safetensors", framework="pt") as file:
@@ -129,10 +134,11 @@ def begin(method: Method, tasks: Sequence[Task], folder: Path, encoder: HasSpec)
     called: reading SQuAD before TechQA, say. RunError as `load`, and where parts or labels are not alike."""
     run = load(folder, encoder)
     for mine, theirs in zip(tasks, run.tasks, strict=False):
-        if mine.labels != theirs.labels:
+        changed = differences(_labels(theirs), _labels(mine))
+        if changed:
             raise RunError(
                 f"{folder} cannot be begun from: its task {theirs.name!r} has other labels than {mine.name!r}, and "
-                f"weights belong to labels: {', '.join(theirs.labels)}; here {', '.join(mine.labels)}."
+                f"weights belong to labels (then: there, now: here): {'; '.join(changed)}."
             )
     own, other = method.modules_of(), run.method.modules_of()
     try:

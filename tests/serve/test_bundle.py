@@ -1,6 +1,7 @@
 """A saved run: rebuilt elsewhere to the last bit, refused by name where something does not fit."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ import torch
 from encodeonce.batching import Encodings
 from encodeonce.errors import DataError, NotStored, RunError
 from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
-from encodeonce.serve.bundle import Run, load, save
+from encodeonce.serve.bundle import Run, begin, load, save
 from encodeonce.serve.predictor import Predictor
 from encodeonce.tasks import named
 from encodeonce.train.fit import fit
@@ -215,6 +216,24 @@ def test_TRAIN1_a_label_list_of_the_same_length_is_no_other(make_corpus: Corpus,
     assert again.tasks[0] == run.tasks[0]
     for name, scores in logits(again.method, memory, documents).items():
         assert torch.equal(scores, logits(run.method, memory, documents)[name])
+
+
+def test_TRAIN1_a_run_is_begun_from_weights_of_the_same_labels_only(make_corpus: Corpus, tmp_path: Path) -> None:
+    """Lists of the same length, too: types of relations, which are learned beside those of entities."""
+    _, memory = make_corpus(2)
+    typed = {"labels": ("A", "B"), "relations": ("r", "s"), "longest": 1}
+    task = replace(named("relations", hidden=4), **typed)
+    variant = Variant("linear")
+    save(Run(Aggregate.build(variant, memory.spec, [task]), (task,), variant, memory.spec), tmp_path)
+    fresh = Aggregate.build(variant, memory.spec, [task], seed=9)
+    begin(fresh, [replace(task, longest=3)], tmp_path, LiveTiny(memory))
+    saved = load(tmp_path).method.state_dict()
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in fresh.state_dict().items())
+    for key, other in (("labels", ["A", "C"]), ("relations", ["s", "r"])):
+        was = list(typed[key])  # type: ignore[call-overload]
+        said = rf"other labels than 'relations', .*: {re.escape(f'{key}: {was} then, {other} now')}"
+        with pytest.raises(RunError, match=said):
+            begin(fresh, [replace(task, **{key: tuple(other)})], tmp_path, LiveTiny(memory))
 
 
 class Partial:
