@@ -88,7 +88,7 @@ def fewshot(
     are tried by cross-validation on the labels; those that help answer together, trained on all labels. The table says
     what each was worth. With `--methods probe,late,finetune,refusion` fusion inside the encoder is tried too, and what
     its search decided is shown. With a --prompt and a masked language model (or T5) as --encoder, the model is also
-    asked in its own way: a template and a word a label, such as "{text} It was {mask}."
+    asked in its own way: a template and a word a label, such as "{text} It was {mask}." Fusions then go inside it.
 
     --columns says where text, pair and label stand, in all tables; plain text has no columns.
     """
