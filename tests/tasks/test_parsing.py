@@ -1,6 +1,7 @@
 """The task against hand-made columns; a run over stored states; every wrong gold tree by file and line."""
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from encodeonce.batching import Encodings
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.heads import IGNORE
-from encodeonce.methods.aggregate import Aggregate, Variant
+from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.metrics.attachment import Tree
 from encodeonce.nn.trees import is_tree
 from encodeonce.tasks import from_json, named
@@ -137,3 +138,19 @@ def test_a_run_learns_a_treebank_and_answers_with_trees(variant: str) -> None:
     found = evaluate(method, examples, {"parsing": task})
     assert found.scores["parsing"]["las"] > 97
     assert all(is_tree(answer["parsing"].heads) for answer in found.predictions)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_parser_stands_on_every_adapter(variant: str) -> None:
+    """What it learns reaches all of the adapter, and what it answers is a tree from the first step on."""
+    documents, source = treebank(6)
+    task = named("parsing", n_lstm_layers=1, lstm_width=4, arc_width=6, rel_width=4).learn(documents)
+    method = Aggregate.build(Variant(variant, key_width=4), source.spec, [task])
+    part: Any = method.part("parsing")
+    for weight in (*part.head.arc.parameters(), *part.head.relation.parameters()):
+        torch.nn.init.normal_(weight)  # they start at zero and let nothing through
+    batch = next(iter(method.batches(method.read(source, documents, [task]), size=6, order=None)))
+    method.loss(batch).backward()
+    assert all(weight.grad is not None and weight.grad.any() for weight in part.adapter.parameters())
+    method.eval()
+    assert all(is_tree(answer["parsing"].heads) for answer in method.predict(batch))

@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from encodeonce.corpus import read
 from encodeonce.errors import ConfigError, DataError, RunError
 from encodeonce.graphs import UNTYPED, Graph, Relation
 from encodeonce.heads.partition_filter import ENTITY, RELATION
-from encodeonce.methods.aggregate import Aggregate, Variant
+from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.spans import Span
 from encodeonce.tasks import from_json, named
 from encodeonce.tasks.relations import Relations
@@ -186,3 +187,19 @@ def test_start_values_depend_on_seed_and_task_alone() -> None:
     one, two = (Aggregate.build(Variant("linear"), stored(documents).spec, [task], seed=5) for _ in range(2))
     for mine, other in zip(one.parameters(), two.parameters(), strict=True):
         assert torch.equal(mine, other)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_network_stands_on_every_adapter(variant: str) -> None:
+    """What it learns reaches all of the adapter; an answer is a graph of the sentence's words."""
+    documents = [document(GRAPH), document(Graph(), 2, 3)]
+    task = named("relations", hidden=6, prior=0.5).learn(documents)
+    memory = stored(documents)
+    method = Aggregate.build(Variant(variant, key_width=4), memory.spec, [task])
+    batch = next(iter(method.batches(method.read(memory, documents, [task]), size=2, order=None)))
+    method.loss(batch).backward()
+    adapter: Any = method.part("relations").adapter
+    assert all(weight.grad is not None and weight.grad.any() for weight in adapter.parameters())
+    method.eval()
+    for one, answer in zip(documents, method.predict(batch), strict=True):
+        assert all(span.stop <= len(one.words) for span in answer["relations"].entities)
