@@ -164,6 +164,37 @@ def test_I24_a_slots_output_changes_by_what_is_added_and_only_where_it_is(
         assert torch.equal(after, expected)
 
 
+@pytest.mark.parametrize("family", [*FAMILIES, "gpt2"])
+def test_what_is_added_in_place_has_the_gradients_of_a_sum(
+    family: str, checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first row and at a row of each item. GPT-2's queries, keys and values are thirds of one output."""
+    world = World(checkpoint(family))
+    slots = ["query", "key", "value"] if family == "gpt2" else EVERY.slots
+    method = world.made(Fusing(**{**EVERY.to_json(), "slots": slots})).eval()
+    batch = world.batch(method, world.near())
+    trained = [*method.upper_parameters(), *(p for own in method.groups(method.name).values() for p in own)]
+
+    def gradients() -> tuple[Tensor, ...]:
+        with method.fusion.searching():
+            return torch.autograd.grad(method.loss(batch), trained, materialize_grads=True)
+
+    def summed(number: int, y: Tensor, added: Tensor, places: Tensor | int) -> Tensor:
+        at = torch.full((len(y),), places) if isinstance(places, int) else places
+        return y + torch.nn.functional.one_hot(at, y.shape[1])[:, :, None] * added[:, None]
+
+    second = torch.ones(11, dtype=torch.long)
+    for places in (0, second):
+        monkeypatch.setattr(method.fused, "_places", lambda *_, places=places: places)
+        found = gradients()
+        with monkeypatch.context() as instead:
+            instead.setattr(method.fused, "_added", summed)
+            expected = gradients()
+        assert expected[0].any()
+        for own, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(own, other)
+
+
 def test_I37_values_at_all_positions_add_delta_to_every_context_and_keys_nothing(world: World) -> None:
     method = world.made(Fusing(slots=["value"], blocks=[0], schemes=["add"], k=K, position="all"))
     batch = world.batch(method, world.near(), n=1)

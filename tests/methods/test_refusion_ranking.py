@@ -100,6 +100,27 @@ def test_I21_the_mixture_is_the_weighted_sum_and_one_hot_is_the_candidate() -> N
                     torch.testing.assert_close(delta, alone[name].deltas(near())[m])
 
 
+def test_I28_the_mixtures_gradients_are_those_of_a_sum_over_neighbours() -> None:
+    """Of the architecture, alone and beside the ranking parameters, for a loss that weighs every feature by itself."""
+    made = fusion("identity", "add", "reranker", "mask")
+    weighed = torch.randn(B, M, D, generator=torch.Generator().manual_seed(5))
+    assert made.architecture is not None
+    shares = made.architecture.softmax(1)
+    mask = mask_weights(kept(made.chain), convex=False)
+    weights = (shares[:, 1, None] / K + shares[:, 2, None] * ranks(made.rank, convex=False))[:, :, None]
+    weights = weights + shares[:, 3, None, None] * mask
+    by_sum = sum(weights[:, i] * near()[:, i, None] for i in range(K))
+    every = [made.architecture, *made.lower()]
+    expected = torch.autograd.grad((by_sum * weighed).sum(), every)
+    with made.searching():
+        found = torch.autograd.grad((torch.stack(made.deltas(near()), 1) * weighed).sum(), every)
+        made.requires_grad_(False)
+        made.architecture.requires_grad_(True)
+        alone = torch.autograd.grad((torch.stack(made.deltas(near()), 1) * weighed).sum(), made.architecture)
+    for own, other in zip((*found, *alone), (*expected, expected[0]), strict=True):
+        torch.testing.assert_close(own, other)
+
+
 def test_I22_equal_ranks_are_the_mean_over_k_and_constant_ones_shrink_to_1_over_k() -> None:
     made = fusion("reranker")
     with torch.no_grad():

@@ -5,6 +5,7 @@ G items that run together
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,9 @@ __all__ = ["Fused"]
 
 Watch = Callable[[int, Tensor, Tensor], None]
 
+Places = Int[Tensor, " G"] | int | None
+"""The changed row of each item, one number where it is the same in all; None: every row."""
+
 
 class Fused(Adapter):
     """`live` (blocks over piece ids or one stored view) with `fusion` inside. `search` answers hidden queries."""
@@ -42,23 +46,23 @@ class Fused(Adapter):
         below = self.live.below(batch)
         if self.search is None and (batch.near is None or not batch.near.shape[1]):
             return self.live.blocks(below, batch.lengths, rows, edits=lambda items: _unchanged, slots=self._slots)
-        deltas = None if self.search is not None or batch.near is None else self.fusion.deltas(batch.near)
+        found = None if self.search is not None or batch.near is None else self.fusion.sums(batch.near)
         places = self._places(batch, rows)
 
         def edits(items: Int[np.ndarray, " G"]) -> Edit:
             whole = len(items) == len(batch.lengths) and bool((items == np.arange(len(items))).all())
-            group = slice(None) if whole else torch.from_numpy(items)
-            own = None if places is None else places[group]
+            group = None if whole else torch.from_numpy(items)
+            own = places[group] if isinstance(places, Tensor) and group is not None else places
+            deltas = None
+            if found is not None:
+                sums, skipped = found
+                deltas = self.fusion.each(sums if group is None else sums.index_select(0, group), skipped)
 
             def edit(block: int, slot: str, x: Tensor, y: Tensor) -> Tensor:
                 number = self.fusion.places.get((block, slot))
                 if number is None:
                     return y
-                if deltas is None:
-                    added = self._asked(number, x, own)
-                else:
-                    every = deltas[number]
-                    added = None if every is None else every[group]
+                added = self._asked(number, x, own) if deltas is None else deltas[number]
                 return y if added is None else self._added(number, y, added.to(y.dtype), own)
 
             return edit
@@ -69,36 +73,30 @@ class Fused(Adapter):
     def _slots(self) -> tuple[str, ...]:
         return tuple(SLOTS[slot] for slot in self.fusion.fusing.slots)
 
-    def _places(self, batch: Packed, rows: Int[Tensor, " R"] | None) -> Int[Tensor, " B"] | None:
-        """The row of each item that is changed; None: all."""
+    def _places(self, batch: Packed, rows: Int[Tensor, " R"] | None) -> Places:
         position, n = self.fusion.fusing.position, len(batch.lengths)
         if position == "all":
             return None
         if position == "first":
-            return torch.zeros(n, dtype=torch.long)
+            return 0
         owned = rows is not None and len(rows) == n and bool((batch.item[rows] == torch.arange(n)).all())
         if rows is None or not owned:
             raise ConfigError("position='mask' needs a head that reads one row an item: the gap of a prompt.")
         return rows - torch.from_numpy(batch.starts)
 
     def _added(
-        self, number: int, y: Float[Tensor, "G T O"], added: Float[Tensor, "G O"], places: Int[Tensor, " G"] | None
+        self, number: int, y: Float[Tensor, "G T O"], added: Float[Tensor, "G O"], places: Places
     ) -> Float[Tensor, "G T O"]:
         if self.watch is not None:
             self.watch(number, added.detach(), _rows(y, places).detach())
         if places is None:
             return y + added[:, None]
-        # a slot's output is new memory that no gradient needs; of a third of a fused one the other thirds do
-        out = y.clone() if y._is_view() and torch.is_grad_enabled() else y
-        if self.fusion.fusing.position == "first":
-            out[:, 0].add_(added)
-        else:
-            out[torch.arange(len(out)), places] += added
-        return out
+        if not torch.is_grad_enabled():
+            return _add(y, added, places)
+        third = y._base is not None and y._base.numel() > y.numel()  # the others' gradients look at the whole
+        return _Added.apply(y.clone() if third else y, added, places)
 
-    def _asked(
-        self, number: int, x: Float[Tensor, "G T I"], places: Int[Tensor, " G"] | None
-    ) -> Float[Tensor, "G O"] | None:
+    def _asked(self, number: int, x: Float[Tensor, "G T I"], places: Places) -> Float[Tensor, "G O"] | None:
         """What a module adds whose input asks for neighbours itself; no gradient goes through the search."""
         assert self.search is not None
         if x.shape[-1] != self.search.width:
@@ -116,9 +114,34 @@ class Fused(Adapter):
         return self.live.layer_weights(batch, rows)
 
 
-def _rows(y: Float[Tensor, "G T O"], places: Int[Tensor, " G"] | None) -> Float[Tensor, "G O"]:
+class _Added(torch.autograd.Function):
+    """`_add`, its result in the memory of y and the slope of y in that of its own: autograd's sum in place copies both
+    where y is a view, as a linear map's output is. Nothing may need y's old values for its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, added: Tensor, places: Places) -> Tensor:
+        ctx.places = places
+        return _add(y, added, places).view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
+        return slopes[0], _rows(slopes[0], ctx.places), None
+
+
+def _add(y: Float[Tensor, "G T O"], added: Float[Tensor, "G O"], places: Int[Tensor, " G"] | int) -> Tensor:
+    """y, changed."""
+    if isinstance(places, int):
+        y[:, places].add_(added)
+    else:
+        y[torch.arange(len(y)), places] += added
+    return y
+
+
+def _rows(y: Float[Tensor, "G T O"], places: Places) -> Float[Tensor, "G O"]:
     """The changed row of each item; its mean row where all are."""
-    return y.mean(1) if places is None else y[torch.arange(len(y)), places]
+    if places is None:
+        return y.mean(1)
+    return y[:, places] if isinstance(places, int) else y[torch.arange(len(y)), places]
 
 
 def _unchanged(block: int, slot: str, x: Tensor, y: Tensor) -> Tensor:

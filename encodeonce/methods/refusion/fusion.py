@@ -2,6 +2,8 @@
 
 Candidates of a module share its base map, so the integrator's output is y + sum_c softmax(alpha)_c delta_c: one base
 product. Every delta is linear in the neighbours, so all modules' together are one product of weights and neighbours.
+Masks are multiplied by their shares behind the product, where there are fewer numbers: the gradient of an architecture
+is then a sum over them, and the product has none.
 
 Axes: M modules   C candidates of a module   K neighbours, nearest first   D their width   B items   O a slot's width
 """
@@ -24,8 +26,11 @@ __all__ = ["Decision", "Fusion", "Site"]
 
 log = logging.getLogger("encodeonce")
 
-Weights = tuple[Float[Tensor, "M K"] | None, Float[Tensor, "M K D"] | None, frozenset[int]]
-"""Of neighbours as wholes and of their features (None: no module has any), and the modules that add nothing."""
+Masks = tuple[tuple[Float[Tensor, " M"], Float[Tensor, "M K D"]], ...]
+"""Share and weights of the neighbours' features, a scheme after the other."""
+
+Weights = tuple[Float[Tensor, "M K"] | None, Masks, frozenset[int]]
+"""Of neighbours as wholes (None: no module has any) and of their features, and the modules that add nothing."""
 
 
 @dataclass(frozen=True)
@@ -153,12 +158,11 @@ class Fusion(nn.Module):
             return self._weights(n)
         state = (n, int(self.ending == "soft"), *(parameter._version for parameter in self.parameters()))
         if self._known is None or self._known[0] != state:
-            wholes, features, skipped = self._weights(n)
+            wholes, masks, skipped = self._weights(n)
             if wholes is not None and not wholes.any():  # no module has chosen such a scheme
                 wholes = None
-            if features is not None and not features.any():
-                features = None
-            self._known = (state, (wholes, features, skipped))
+            masks = tuple((share, mask) for share, mask in masks if share.any())
+            self._known = (state, (wholes, masks, skipped))
         return self._known[1]
 
     def _weights(self, n: int) -> Weights:
@@ -170,16 +174,15 @@ class Fusion(nn.Module):
         if self.rank is not None and "reranker" in shares:
             ranked = shares["reranker"][:, None] * ranks(self.rank[:, :n], convex=convex)
             wholes = ranked if wholes is None else wholes + ranked
-        features: Tensor | None = None
+        masks: list[tuple[Tensor, Tensor]] = []
         if self.chain is not None and "mask" in shares:
             mask = self._mask(self.chain[:, : n - 1], n)
-            features = shares["mask"][:, None, None] * mask_weights(mask, convex=convex)
+            masks.append((shares["mask"], mask_weights(mask, convex=convex)))
         if self.released is not None and "released_mask" in shares:
             own = self.released[:, :n]
             drawn = released_weights(own, temperature=self.fusing.temperature, noise=gumbel(own))
-            drawn = shares["released_mask"][:, None, None] * drawn
-            features = drawn if features is None else features + drawn
-        return wholes, features, self._identities
+            masks.append((shares["released_mask"], drawn))
+        return wholes, tuple(masks), self._identities
 
     def _mask(self, chain: Float[Tensor, "M J D"], n: int) -> Float[Tensor, "M K D"]:
         """One mask a module and step, shared by the batch; no noise in evaluation."""
@@ -188,25 +191,39 @@ class Fusion(nn.Module):
 
     def deltas(self, near: Float[Tensor, "B K D"]) -> list[Float[Tensor, "B O"] | None]:
         """What each module adds; None for one that has chosen to add nothing."""
-        wholes, features, skipped = self.weights(near.shape[1])
-        added = near.new_zeros(len(near), len(self.sites), self.width) if wholes is None else wholes @ near
-        if features is not None:
-            if len(near) == 1:  # one item: less is moved than a product a feature would
-                added = added + (features * near).sum(1)
+        return self.each(*self.sums(near))
+
+    def sums(self, near: Float[Tensor, "B K D"]) -> tuple[Float[Tensor, "B M D"], frozenset[int]]:
+        """All modules' weighted sums of neighbours, not yet projected, and the modules that add nothing."""
+        wholes, masks, skipped = self.weights(near.shape[1])
+        n_items = len(near)
+        if wholes is None:
+            added = near.new_zeros(n_items, len(self.sites), self.width)
+        else:  # `@` would lay the neighbours out anew where there are gradients
+            added = torch.bmm(wholes.expand(n_items, -1, -1), near)
+        turned: Tensor | None = None
+        for share, mask in masks:
+            if n_items == 1:  # one item: less is moved than a product a feature would
+                masked = (mask * near).sum(1)
             else:
-                turned = near.permute(2, 1, 0).contiguous()  # once, for this product and for its gradient's
-                added = added + torch.matmul(features.permute(2, 0, 1), turned).permute(2, 1, 0)
-        each = added.unbind(1)
-        return [None if m in skipped else self._projected(m, each[m]) for m in range(len(self.sites))]
+                turned = near.permute(2, 1, 0).contiguous() if turned is None else turned  # for its gradient's too
+                masked = torch.matmul(mask.permute(2, 0, 1), turned).permute(2, 1, 0)
+            added = added + share[:, None] * masked
+        return added, skipped
+
+    def each(self, sums: Float[Tensor, "B M D"], skipped: frozenset[int]) -> list[Float[Tensor, "B O"] | None]:
+        """What `deltas` gives, of the `sums` of all items or of some."""
+        own = sums.unbind(1)
+        return [None if m in skipped else self._projected(m, own[m]) for m in range(len(self.sites))]
 
     def delta(self, number: int, near: Float[Tensor, "B K D"]) -> Float[Tensor, "B O"] | None:
         """What one module adds, from neighbours of its own."""
-        wholes, features, skipped = self.weights(near.shape[1])
+        wholes, masks, skipped = self.weights(near.shape[1])
         if number in skipped:
             return None
         added = near.new_zeros(len(near), self.width) if wholes is None else wholes[number] @ near
-        if features is not None:
-            added = added + (features[number] * near).sum(1)
+        for share, mask in masks:
+            added = added + share[number] * (mask[number] * near).sum(1)
         return self._projected(number, added)
 
     def _projected(self, number: int, added: Float[Tensor, "B D"]) -> Float[Tensor, "B O"]:
