@@ -166,6 +166,13 @@ def test_I23_the_chain_sums_to_1_and_the_last_mask_is_its_last_choice() -> None:
     torch.testing.assert_close(v, kept(chain), atol=1e-6, rtol=1e-5)
 
 
+def test_the_noise_is_standard_gumbel() -> None:
+    drawn = gumbel(torch.empty(1, 1, 50_000)).flatten()
+    assert not drawn.isnan().any()
+    for x in (-1.5, -0.5, 0.5, 2.0, 4.0):
+        assert abs(float((drawn < x).float().mean()) - math.exp(-math.exp(-x))) < 0.01
+
+
 def test_I23_without_temperature_a_staircase_whose_mean_is_the_evaluation_mask() -> None:
     chain = torch.randn(1, K - 1, 1)
     draws = 20_000

@@ -119,7 +119,7 @@ class _Added(torch.autograd.Function):
     where y is a view, as a linear map's output is. Nothing may need y's old values for its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, added: Tensor, places: Places) -> Tensor:
+    def forward(ctx: Any, y: Tensor, added: Tensor, places: Tensor | int) -> Tensor:
         ctx.places = places
         return _add(y, added, places).view_as(y)
 

@@ -53,5 +53,5 @@ def released_weights(
 
 
 def gumbel(like: Float[Tensor, "M K D"]) -> Float[Tensor, "M K D"]:
-    """Standard Gumbel noise from torch's generator."""
-    return -torch.empty_like(like).exponential_().log()
+    """Standard Gumbel noise -log(-log(u)) from torch's generator; -inf, a rank that is not drawn, where u is 0."""
+    return -torch.rand_like(like).log_().neg_().log_()
