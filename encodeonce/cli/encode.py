@@ -94,14 +94,14 @@ def encode(
         documents = steps.with_rows(documents, unit)
     spec = steps.spec_of(config, model, dry=dry_run)
     path = Path(config.store)
-    max_bytes = None if max_gb is None else int(max_gb * 1e9)
+    max_bytes, part = None if max_gb is None else int(max_gb * 1e9), (shard_index, num_shards)
     if dry_run:
-        plan = steps.planned(path, spec, documents, model)
+        plan = steps.planned(path, spec, documents, model, part)
         click.echo(json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan))
         check_room(path, plan.missing, plan.rows, plan.bytes, max_bytes)
         return
     opened = Store.open(path, spec)
-    done = steps.encode(opened, documents, model, max_bytes=max_bytes, part=(shard_index, num_shards))
+    done = steps.encode(opened, documents, model, max_bytes=max_bytes, part=part)
     click.echo(json.dumps({"store": config.store, **done.to_json()}) if as_json else _done_text(config, spec, done))
 
 
@@ -158,12 +158,13 @@ def _head(config: "Config", spec: "Spec") -> str:
 
 
 def _plan_text(config: "Config", spec: "Spec", plan: "Plan") -> str:
-    at_least = "at least " if "vocabulary" in plan.lacks else ""
+    bound = ("about " if plan.elsewhere else "at least ") if "vocabulary" in plan.lacks else ""
+    left = f", {plan.elsewhere:,} left to other jobs" if plan.elsewhere else ""
     lines = [
         _head(config, spec),
         f"documents  {plan.asked:,}: {plan.hits:,} stored already, {plan.duplicates:,} repeated, "
-        f"{plan.missing:,} missing",
-        f"to write   {at_least}{plan.rows:,} rows ({spec.unit}s), {plan.bytes:,} bytes ({plan.bytes / 1e6:.1f} MB)",
+        f"{plan.missing:,} missing{left}",
+        f"to write   {bound}{plan.rows:,} rows ({spec.unit}s), {plan.bytes:,} bytes ({plan.bytes / 1e6:.1f} MB)",
     ]
     if plan.lacks:
         lines.append(f"lacking    {config.encoder} has no {' and no '.join(plan.lacks)}: nothing can be encoded yet")

@@ -15,7 +15,7 @@ from ..corpus.text import with_sentences
 from ..encoders.checkpoint import label, named
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..store import FillReport, Store, estimate
+from ..store import FillReport, Store, estimate, runs_of
 from ..types import Document, Spec
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ NOTED = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What encoding would do: items asked for, stored already, repeated, missing; the missing rows and bytes. These are
-    at least so many where `lacks` names a vocabulary: one row a word."""
+    """What encoding would do: items asked for, stored already, repeated, missing, and left to other parts of the job;
+    rows and bytes of the missing. Where `lacks` names a vocabulary a word counts as one row: of a whole job these are
+    at least so many."""
 
     asked: int
     hits: int
@@ -51,6 +52,7 @@ class Plan:
     missing: int
     rows: int
     bytes: int
+    elsewhere: int = 0
     lacks: tuple[str, ...] = ()
 
 
@@ -119,8 +121,11 @@ def n_words(document: Document) -> int:
     return len(document.words) or len(document.text.split()) + len(document.pair.split())
 
 
-def planned(path: Path, spec: Spec, documents: Sequence[Document], model: Pretrained | Pooled) -> Plan:
-    """Count without writing anything; the encoder's tokenizer is used, its weights are not loaded.
+def planned(
+    path: Path, spec: Spec, documents: Sequence[Document], model: Pretrained | Pooled, part: tuple[int, int] = (0, 1)
+) -> Plan:
+    """Count without writing anything; the encoder's tokenizer is used, its weights are not loaded. `part` is that of
+    `Store.fill`.
 
     A folder that lacks its vocabulary is counted in words, one that lacks anything as if nothing were stored.
     """
@@ -128,17 +133,32 @@ def planned(path: Path, spec: Spec, documents: Sequence[Document], model: Pretra
     named = [document.key_in(spec.unit) for document in documents]
     distinct = dict(zip(reversed(named), reversed(documents), strict=True))
     keys = list(dict.fromkeys(named))
+    lengths: dict[str, int] = {}
     if (path / "store.json").exists() and not lacks:
         store = Store.open(path, spec)
-        spec, keys = store.spec, [keys[position] for position in store.missing(keys)]
-    wanted = [distinct[key] for key in keys]
+        absent = {keys[position] for position in store.missing(keys)}
+        there = [key for key in keys if key not in absent]
+        spec, lengths = store.spec, dict(zip(there, store.rows(store.index(there)).tolist(), strict=True))
+    hits, missing = len(lengths), [key for key in keys if key not in lengths]
+    wanted = [distinct[key] for key in missing]
     if "vocabulary" in lacks:
-        rows = sum(n_words(one) for one in wanted)
+        cut = [n_words(one) for one in wanted]
     else:
-        rows = sum(len(pieces) for pieces in model.cut(wanted)) if wanted else 0
-    size = estimate(spec, rows, len(keys)) if keys else 0
-    repeated = len(documents) - len(distinct)
-    return Plan(len(documents), len(distinct) - len(keys), repeated, len(keys), rows, size, lacks)
+        cut = [len(pieces) for pieces in model.cut(wanted)] if wanted else []
+    fresh = dict(zip(missing, cut, strict=True))
+    lengths |= fresh
+    runs = runs_of(part, [lengths[key] for key in keys], spec)
+    own = [fresh[keys[place]] for run in runs for place in run if keys[place] in fresh]
+    return Plan(
+        asked=len(documents),
+        hits=hits,
+        duplicates=len(documents) - len(distinct),
+        missing=len(own),
+        rows=sum(own),
+        bytes=estimate(spec, sum(own), len(own)),
+        elsewhere=len(fresh) - len(own),
+        lacks=lacks,
+    )
 
 
 def encode(

@@ -6,7 +6,7 @@ from .removal import Removal, keep_only
 from .search import Search
 from .stored import Stored
 from .upkeep import gc, info, ls, verify
-from .writer import FillReport, Source, check_room
+from .writer import FillReport, Source, check_room, runs_of
 
 __all__ = [
     "FillReport",
@@ -21,5 +21,6 @@ __all__ = [
     "info",
     "keep_only",
     "ls",
+    "runs_of",
     "verify",
 ]

@@ -22,7 +22,7 @@ from .lookup import Lookup
 from .opening import compare, create, read_spec, refuse_other_content
 from .quantise import TORCH
 from .shard import Mapping, Shard
-from .writer import FillReport, Item, Job, Source, check_part, check_room, cut_items, fill_shards, plan
+from .writer import FillReport, Item, Job, Source, check_part, check_room, cut_items, fill_shards, runs_of
 
 __all__ = ["Store"]
 
@@ -230,12 +230,11 @@ class Store:
 
         So neither other parts' progress nor a second writer's, nor how far a killed one came, moves a shard's edges.
         """
-        index, count = part
         first = {key: position for position, key in reversed(list(enumerate(keys)))}
         positions = sorted(first.values())
         lengths = [len(items[p].pieces) if p in items else int(self._lengths[found[p]]) for p in positions]
         jobs = []
-        for run in plan(lengths, self.spec, shard_bytes)[index::count]:
+        for run in runs_of(part, lengths, self.spec, shard_bytes):
             chosen = [items[positions[k]] for k in run if positions[k] in items]
             if chosen:
                 jobs.append(Job.of(chosen))

@@ -30,11 +30,11 @@ from ..costs import item_bytes
 from ..errors import ConfigError, StoreError, StoreFull
 from ..types import Document, Spec
 from .claim import Claim, is_held, room_for, write_atomically
-from .format import Layout, Manifest, key_bytes, shard_name
+from .format import Layout, Manifest, key_bytes, shard_name, usual_shard
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 from .shard import Shard
 
-__all__ = ["FillReport", "Item", "Job", "Source", "Uncoded", "check_room", "fill_shards", "plan"]
+__all__ = ["FillReport", "Item", "Job", "Source", "Uncoded", "check_room", "fill_shards", "plan", "runs_of"]
 
 log = logging.getLogger("encodeonce")
 
@@ -124,6 +124,13 @@ def plan(lengths: Sequence[int], spec: Spec, shard_bytes: int) -> list[range]:
     if start < len(lengths):
         runs.append(range(start, len(lengths)))
     return runs
+
+
+def runs_of(part: tuple[int, int], lengths: Sequence[int], spec: Spec, shard_bytes: int | None = None) -> list[range]:
+    """Of the runs that items of these lengths [rows] make, stored or not, those that part (i, n) of a filling writes:
+    every n-th, from the i-th. `shard_bytes` is the usual size where it is not given."""
+    index, count = part
+    return plan(lengths, spec, usual_shard(spec) if shard_bytes is None else shard_bytes)[index::count]
 
 
 def check_room(folder: Path, items: int, rows: int, needed: int, max_bytes: int | None) -> None:

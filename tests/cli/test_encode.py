@@ -75,6 +75,31 @@ def test_jobs_fill_one_store_together(run: Run, tiny: Path, corpus: Path, tmp_pa
     assert not Store.open(tmp_path / "s").missing([document.key for document in documents])
 
 
+def test_a_dry_run_counts_the_jobs_own_part(
+    run: Run, tiny: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Item for item what the job then writes, with some stored before; parts and what they leave make the whole."""
+    monkeypatch.setattr("encodeonce.store.format.SHARD_BYTES", 6000)
+    asked = ("-e", tiny, "-o", "s", corpus / "train.conllu", "--num-shards", 3)
+    encoded(run, "-e", tiny, "-o", "s", corpus / "dev.conllu")
+    whole = encoded(run, *asked[:-2], "--dry-run")
+    for index in range(3):
+        plan = encoded(run, *asked, "--shard-index", index, "--dry-run")
+        before = encoded(run, *asked[:-2], "--dry-run")
+        done = encoded(run, *asked, "--shard-index", index)
+        for counted in ("asked", "hits", "duplicates", "elsewhere", "rows"):
+            assert plan[counted] == done[counted], counted
+        assert plan["missing"] == done["written"]
+        assert plan["bytes"] == pytest.approx(done["bytes"], rel=0.05)
+        assert 0 < done["written"] < whole["missing"]
+        assert done["written"] + done["elsewhere"] == before["missing"]
+    said = run("encode", *asked, "--shard-index", 1, "--dry-run").stdout
+    assert "0 missing\nto write   0 rows" in said
+    said = run("encode", "-e", tiny, "-o", "t", *asked[4:], "--shard-index", 1, "--dry-run").stdout
+    assert f"{whole['missing']:,} missing" not in said
+    assert "left to other jobs" in said
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
