@@ -1,20 +1,17 @@
 """`encodeonce analyse weights|agreement|masking|paragraphs|windows`: FastDoc's analyses as numbers and pictures."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from .options import documents_option, drawable_picture, json_option, together
+from .options import Decorator, documents_option, drawable_picture, json_option, together
 
 if TYPE_CHECKING:
     from ..types import Document
 
 __all__ = ["analyse"]
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 path_option: Decorator = click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option, vectors_option
+from .options import encoder_option, json_option, k_option, run_argument, vectors_option
 
 if TYPE_CHECKING:
     from ..memory import Memory
@@ -24,7 +24,7 @@ TOGETHER = 64
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@run_argument
 @click.argument("question", required=False)
 @click.option(
     "--file", "file", type=click.Path(exists=True, path_type=Path), help="Questions, in any form that is read."
@@ -32,7 +32,7 @@ TOGETHER = 64
 @click.option(
     "--memory", "-m", type=click.Path(exists=True, file_okay=False, path_type=Path), help="[default: RUN/memory]"
 )
-@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="Passages read for a question.")
+@k_option
 @click.option(
     "--retriever",
     type=click.Choice(["auto", "bm25", "dense"]),
@@ -43,7 +43,7 @@ TOGETHER = 64
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Questions read at once.")
 @click.option("--format", "-f", help="Format of the file of questions.")
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="[default: stdout]")
-@click.option("--encoder", "-e", help="Where the run's encoder is now.")
+@encoder_option
 @vectors_option
 @json_option
 def ask(

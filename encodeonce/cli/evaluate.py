@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option, passages_option, read_option, reader_options
+from .options import (
+    encoder_option,
+    json_option,
+    passages_option,
+    read_option,
+    reader_options,
+    run_argument,
+    store_option,
+)
 
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
@@ -18,10 +26,10 @@ __all__ = ["evaluate"]
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@run_argument
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--encoder", "-e", help="Where the run's encoder is now.")
-@click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
+@encoder_option
+@store_option
 @click.option("--split", default="test", show_default=True, help="What the results rows call these files.")
 @reader_options
 @read_option

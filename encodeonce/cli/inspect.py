@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_option, read_option, reader_options
+from .options import encoder_option, json_option, read_option, reader_options, run_argument, store_option
 
 if TYPE_CHECKING:
     from ..report.plots import Heat
@@ -15,14 +15,14 @@ __all__ = ["inspect"]
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@run_argument
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="A heat map (.png, .svg, .pdf).")
 @click.option("--by", type=click.Choice(["gold", "predicted"]), default="gold", show_default=True, help="Whose labels.")
 @click.option("--task", "-t", "chosen", multiple=True, help="Only this task; repeatable.  [default: all]")
 @click.option("--top", type=click.IntRange(min=1), default=25, show_default=True, help="Labels shown a task.")
-@click.option("--encoder", "-e", help="Where the run's encoder is now.")
-@click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
+@encoder_option
+@store_option
 @reader_options
 @read_option
 @json_option

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import budget_option, json_option, set_option, vectors_option
+from .options import (
+    Decorator,
+    budget_option,
+    encoder_option,
+    json_option,
+    k_option,
+    run_argument,
+    set_option,
+    together,
+    vectors_option,
+)
 
 if TYPE_CHECKING:
     from ..memory import Added
@@ -20,13 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["memory"]
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-run_argument: Decorator = click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 memory_argument: Decorator = click.argument(
     "path", metavar="MEMORY", type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-PASSAGE_OPTIONS: tuple[Decorator, ...] = (
+files_options: Decorator = together(
     click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)),
     click.option("--encoder", "-e", help="Where the encoder is now."),
     click.option(
@@ -53,9 +60,7 @@ def passage_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_passages(files: tuple[Path, ...], format: str | None, words: int, overlap: int, **others: Any) -> Any:
         return command(passages=partial(_passages, files, format, words, overlap), **others)
 
-    for option in reversed(PASSAGE_OPTIONS):
-        option(with_passages)
-    return with_passages
+    return files_options(with_passages)
 
 
 @click.group()
@@ -103,7 +108,7 @@ def train(config: Path, run: Path | None, dry_run: bool, whole: bool, changes: t
 @click.option(
     "--output", "-o", required=True, type=click.Path(file_okay=False, path_type=Path), help="A folder for it."
 )
-@click.option("--encoder", "-e", help="Where the run's encoder is now.")
+@encoder_option
 def export(run: Path, output: Path, encoder: str | None) -> None:
     """Write the encoder that RUN trained (design.memory = "finetuned", or everything live) as a checkpoint.
 
@@ -255,7 +260,7 @@ def info(path: Path, as_json: bool) -> None:
 @memory.command()
 @run_argument
 @click.option("--questions", type=click.Path(exists=True, path_type=Path), help="A file of questions to measure with.")
-@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="Passages read for a question.")
+@k_option
 @budget_option
 @passage_options
 def plan(

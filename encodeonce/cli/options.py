@@ -8,16 +8,21 @@ from typing import Any
 import click
 
 __all__ = [
+    "Decorator",
     "budget_option",
     "documents_option",
     "drawable_picture",
+    "encoder_option",
     "json_option",
+    "k_option",
     "layers_of",
     "listed",
     "passages_option",
     "read_option",
     "reader_options",
+    "run_argument",
     "set_option",
+    "store_option",
     "together",
     "vectors_option",
 ]
@@ -121,6 +126,14 @@ budget_option: Decorator = click.option(
     default=20.0,
     show_default=True,
     help="How long to measure, beside reading the files and loading the encoder.",
+)
+run_argument: Decorator = click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+encoder_option: Decorator = click.option("--encoder", "-e", help="Where the run's encoder is now.")
+store_option: Decorator = click.option(
+    "--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]"
+)
+k_option: Decorator = click.option(
+    "-k", type=click.IntRange(min=1), default=10, show_default=True, help="Passages read for a question."
 )
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 set_option: Decorator = click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from ..errors import ConfigError
-from .options import passages_option, read_option, reader_options
+from .options import encoder_option, passages_option, read_option, reader_options, run_argument, store_option
 
 if TYPE_CHECKING:
     from io import BufferedIOBase
@@ -24,11 +24,11 @@ log = logging.getLogger("encodeonce")
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@run_argument
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="[default: stdout]")
-@click.option("--encoder", "-e", help="Where the run's encoder is now.")
-@click.option("--store", "-s", help="A store of the run's encoder.  [default: the one the run was trained on]")
+@encoder_option
+@store_option
 @click.option("--probabilities", is_flag=True, help="Write the probability of every label too (tasks of documents).")
 @reader_options
 @read_option
