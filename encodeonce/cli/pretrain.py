@@ -95,7 +95,7 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
         f"{' (stored before: no time was spent on it)' if stored and name == 'encode' else ''}"
         for name in ("encode", "train", "total")
     ]
-    over = cost["masked_epoch_over"]
+    over, cut = cost["masked_epoch_over"], cost["cut"]
     seconds = {name: "?" if one["seconds"] is None else f"{one['seconds']:,.1f}" for name, one in over.items()}
     times = {name: f"{seconds[name]} and {over[name]['flops']:,.1f}" for name in ("total", "train")}
     return [
@@ -103,7 +103,8 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
         f"masked LM  {cost['masked_epoch_seconds']:,.1f} s as probed, {_flops(cost['masked_epoch_flops'])} for one "
         f"epoch of the same documents: {times['total']} times the total;",
         f"           {times['train']} times training alone, which is what the paper counts",
-        f"padding    {100 * cost['positions']['padded_share']:.1f} % of the positions run",
+        f"padding    {100 * cost['positions']['padded_share']:.1f} % of the positions run"
+        + (f"; {cut:,} documents have more sentences than are read" if cut else ""),
     ]
 
 

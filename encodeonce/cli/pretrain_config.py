@@ -42,7 +42,10 @@ class SampleSection(Section):
         default=True, description="also with anchor and positive swapped: triplets without hard negatives"
     )
     hard_ratio: float = Field(default=0.0, ge=0, le=1, description="citations: share of hard negatives")
-    topic_levels: int = Field(default=0, ge=0, description="classes from clusters of so many levels, not from paths")
+    topic_levels: int = Field(default=0, ge=0, description="classes from topics of so many levels, not from paths")
+    topics: str = Field(
+        default="", description="field of a document's topic (a BERTopic model's number, -1: none), not clusters"
+    )
     n_topics: int = Field(default=0, ge=0, description="topics at the finest level; 0: one for 25 documents, 8 to 200")
     min_children: int = Field(default=5, gt=0, description="documents of such a topic at least; others have no class")
     shuffled: bool = Field(default=False, description="metadata given to other documents: the control")

@@ -1,5 +1,6 @@
 """What a finished `pretrain` cost: encode once, train, total, in seconds and FLOPs, beside a masked-language epoch."""
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,13 +42,15 @@ class Ledger:
         used = [documents[i] for i in np.unique(examples.tuples)] if len(examples.tuples) else list(documents)
         read = self.source.cut(used) if method.objective.of_documents else []
         sizes = [len(text) for cut in read for text in cut.texts]
-        lengths = examples.lengths[examples.tuples].ravel() if len(examples.tuples) else np.zeros(0, np.int64)
-        real, seen = int(lengths.sum()) * self.settings.num_train_epochs, method.positions
+        lengths = examples.lengths[examples.tuples].ravel().tolist() if len(examples.tuples) else []
+        own_lengths = examples.lengths[np.unique(examples.tuples)].tolist()
+        rows = method.objective.rows(lengths)
+        real, seen = sum(map(min, lengths, rows)) * self.settings.num_train_epochs, method.positions
         run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
         full = method.lower is not None
         once = 0 if full else encoding(self.source.shape, sizes)
-        shown = shown_in(lengths.tolist() * self.settings.num_train_epochs, method.blocks.window)
-        train = training(self.base.shape, shown, run - real)
+        shown = shown_in(rows * self.settings.num_train_epochs, method.blocks.window)
+        train = training(self.base.shape, shown, run - sum(shown))
         if full:
             own = {
                 d: [len(text) for text in cut.texts] for d, cut in zip(np.unique(examples.tuples), read, strict=True)
@@ -78,6 +81,7 @@ class Ledger:
             "positions": {"real": real, "run": run, "padded_share": 1 - real / run if run else 0.0},
             "pieces_per_sentence": sum(sizes) / len(sizes) if sizes else None,
             "documents": len(used),
+            "cut": sum(map(operator.gt, own_lengths, method.objective.rows(own_lengths))),
             "visits": int(examples.tuples.size) * self.settings.num_train_epochs,
             "windows": len(windows),
             "steps": done.steps,

@@ -1,10 +1,17 @@
-"""What `pretrain` trains on: documents with sentences, training and held out, and tuples of them under its rule."""
+"""What `pretrain` trains on: documents with sentences, training and held out, and tuples of them under its rule.
+
+Axes: N documents
+"""
 
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Int
 
 from ..corpus.taxonomy import names_of, path_of
 from ..corpus.text import with_sentences
@@ -20,7 +27,7 @@ from ..types import Document
 from .pretrain_config import PretrainConfig
 from .steps import documents_of
 
-__all__ = ["Material", "check", "paths_of", "prepare", "sampled", "within"]
+__all__ = ["Material", "check", "paths_of", "prepare", "sampled", "topics_in", "within"]
 
 log = logging.getLogger("encodeonce")
 
@@ -64,10 +71,12 @@ def check(config: PretrainConfig, objective: Objective) -> None:
         )
     if made.topic_levels and not objective.hierarchy:
         raise ConfigError(f"sample.topic_levels = {made.topic_levels}: this objective reads no classes; leave it out.")
-    if not made.topic_levels and (made.n_topics or made.min_children != 5):
+    if made.topics and not made.topic_levels:
+        raise ConfigError(f"sample.topics = {made.topics!r}: set sample.topic_levels, too.")
+    if (made.topics or not made.topic_levels) and (made.n_topics or made.min_children != 5):
         raise ConfigError(
-            f"sample.n_topics = {made.n_topics}, sample.min_children = {made.min_children} are of topics; set "
-            "sample.topic_levels, or leave these out."
+            f"sample.n_topics = {made.n_topics}, sample.min_children = {made.min_children} are of topics that are "
+            "clusters; set sample.topic_levels without sample.topics, or leave these out."
         )
     if made.shuffled and (made.rule == "rouge" or made.topic_levels):
         raise ConfigError(
@@ -152,6 +161,25 @@ def paths_of(documents: Sequence[Document], config: PretrainConfig) -> list[tupl
     """The category paths, cut at the config's level."""
     levels = config.data.levels or None
     return [path_of(document, config.data.path)[:levels] for document in documents]
+
+
+def topics_in(documents: Sequence[Document], field: str) -> Int[np.ndarray, " N"]:
+    """The topics that documents have under a field: whole numbers, or these as text; negative: none.
+
+    DataError for any other value, and where there are fewer than two topics.
+    """
+    found = [str(document.meta.get(field)) for document in documents]
+    odd = next((n for n, value in enumerate(found) if not re.fullmatch(r"-?\d+", value)), None)
+    if odd is not None:
+        value = documents[odd].meta.get(field)
+        raise DataError(
+            f"{documents[odd].place or documents[odd].id}: {field!r} is {value!r}; a topic is a whole number, -1 for a "
+            "document in none."
+        )
+    labels = np.array(found, dtype=np.int64)
+    if (n := len(np.unique(labels[labels >= 0]))) < 2:
+        raise DataError(f"sample.topics = {field!r}: {n} topics in {len(found)} documents; a hierarchy needs two.")
+    return labels
 
 
 def sampled(documents: Sequence[Document], config: PretrainConfig, n: int, seed: int, mixed: bool) -> Sample:

@@ -15,7 +15,7 @@ from .pretrain_material import Material
 
 __all__ = ["holds", "sample_of"]
 
-ADDED = {"n_topics": 0, "min_children": 5}
+ADDED = {"n_topics": 0, "min_children": 5, "topics": ""}
 """Keys of `[sample]` that runs did not always have, and what these did."""
 
 

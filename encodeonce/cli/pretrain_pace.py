@@ -115,9 +115,9 @@ class Pace:
         return taken
 
     def shown(self, lengths: Sequence[int]) -> tuple[int, ...]:
-        """The runs that documents of so many sentences are shown in."""
+        """The runs that documents of so many sentences are shown in, those of a padded document's rows."""
         stack = self.base.stack()
-        return shown_in(lengths, stack.window if stack.LIMITED else 0)
+        return shown_in(self.objective.rows(lengths), stack.window if stack.LIMITED else 0)
 
     def masking(self, lengths: Sequence[int]) -> int:
         """FLOPs of a masked loss over windows of these lengths."""

@@ -162,7 +162,7 @@ def _with(config: PretrainConfig, name: str, budget: str) -> PretrainConfig:
     """The config of one objective: without classes from clusters where it reads no classes."""
     sample = config.sample
     if not Objective.named(name, **config.options).hierarchy:
-        sample = sample.model_copy(update={"topic_levels": 0, "n_topics": 0, "min_children": 5})
+        sample = sample.model_copy(update={"topic_levels": 0, "topics": "", "n_topics": 0, "min_children": 5})
     return config.model_copy(update={"objective": name, "budget": budget, "sample": sample})
 
 

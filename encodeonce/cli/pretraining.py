@@ -24,7 +24,7 @@ from ..methods.fastdoc.masking import Window, windows_of
 from ..methods.fastdoc.measure import norms, plain_means
 from ..methods.fastdoc.objective import Objective
 from ..methods.fastdoc.sampling import Sample, SampleReport, shuffled
-from ..methods.fastdoc.unsupervised import enough_for_topics, topics
+from ..methods.fastdoc.unsupervised import Topics, enough_for_topics, topics, topics_of
 from ..store import Store
 from ..train.atomic import write_bytes
 from ..train.fit import fit
@@ -32,7 +32,7 @@ from ..train.settings import Settings
 from ..types import Document
 from .pretrain_config import PretrainConfig
 from .pretrain_ledger import Ledger
-from .pretrain_material import Material, check, paths_of, prepare, sampled, within
+from .pretrain_material import Material, check, paths_of, prepare, sampled, topics_in, within
 from .pretrain_origin import holds
 from .pretrain_pace import Pace
 from .pretrain_scores import HeldOut, apart
@@ -170,7 +170,9 @@ class Job:
         """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width,
         topics of too few documents."""
         made = self.config.sample
-        if made.topic_levels:
+        if made.topics:
+            topics_in(self.read[0].train, made.topics)
+        elif made.topic_levels:
             enough_for_topics(len(self.read[0].train), made.min_children, made.n_topics or None)
         if self.objective.masked:
             self.head, self.mask_id = _head(self.base.path, self.settings.seed if self.objective.new_head else None)
@@ -186,6 +188,7 @@ class Job:
             "data.path": data.path if grouped or (self.objective.hierarchy and not made.topic_levels) else "",
             "data.split": data.split,
             "sample.field": made.field if self.objective.of_documents and made.rule != "rouge" else "",
+            "sample.topics": made.topics,
             "sample.brand": made.brand if self.objective.of_documents and made.rule == "brand" else "",
         }
         return {key: field for key, field in named.items() if field}
@@ -213,9 +216,9 @@ class Job:
             return None
 
     def used(self, documents: Sequence[Document], sample: Sample) -> list[Document]:
-        """The training documents whose sentences are stored: those of tuples (all, where topics are made of them; none,
-        where a sentence encoder that is trained reads them)."""
-        if self.config.sample.topic_levels:
+        """The training documents whose sentences are stored: those of tuples (all, where clusters are made of them;
+        none, where a sentence encoder that is trained reads them)."""
+        if self.config.sample.topic_levels and not self.config.sample.topics:
             return list(documents)
         if self.config.full:
             return []
@@ -251,16 +254,7 @@ class Job:
         documents, sample, paths, windows = plan.material.train, plan.sample, plan.paths, plan.windows
         made, stack = self.objective, self.base.stack()
         if self.config.sample.topic_levels:
-            index = self.store.index(self.store.keys(documents))
-            vectors = plain_means(self.store, index)
-            asked = self.config.sample
-            found = topics(
-                vectors,
-                [d.text for d in documents],
-                asked.topic_levels,
-                n_topics=asked.n_topics or None,
-                min_children=asked.min_children,
-            )
+            found = self.found_topics(documents)
             paths[:], self.topics = list(found.paths), found.to_json()
         taxonomy = Taxonomy.of(paths) if made.hierarchy else None
         labels = None if taxonomy is None else taxonomy.labels(paths)
@@ -296,6 +290,15 @@ class Job:
             trace_every=self.settings.logging_steps,
         )
         return method, examples, taxonomy
+
+    def found_topics(self, documents: Sequence[Document]) -> Topics:
+        """The hierarchy over the topics that the documents name, or over clusters of their stored vectors."""
+        asked, texts = self.config.sample, [d.text for d in documents]
+        if asked.topics:
+            return topics_of(topics_in(documents, asked.topics), texts, asked.topic_levels)
+        vectors = plain_means(self.store, self.store.index(self.store.keys(documents)))
+        n_topics = asked.n_topics or None
+        return topics(vectors, texts, asked.topic_levels, n_topics=n_topics, min_children=asked.min_children)
 
     def _some(
         self, documents: Sequence[Document], examples: DocumentExamples, sample: Sample

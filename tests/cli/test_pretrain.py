@@ -1,8 +1,10 @@
 """`pretrain`: from documents with a category column to an exported encoder, again and resumed; every rule."""
 
+import csv
 import json
 import random
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from encodeonce.corpus import read
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.store import Store
+from encodeonce.types import Document
 
 from .conftest import LEXICON, Run
 
@@ -116,7 +121,11 @@ def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: 
         (["sample.rule=citations", "sample.field=cites", "objective=triplet", "sample.hard_ratio=0.5"], 24, ""),
         (["sample.rule=brand", "options={far=0.5}"], 24, ""),
         (["sample.rule=rouge", "sample.topic_levels=2", "sample.n_topics=3", "sample.min_children=2"], 48, ""),
-        (["sample.n_topics=3"], 0, "are of topics; set sample.topic_levels"),
+        (["sample.n_topics=3"], 0, "are of topics that are clusters; set sample.topic_levels"),
+        (["sample.topics=brand"], 0, "sample.topics = 'brand': set sample.topic_levels, too"),
+        (["sample.topics=brand", "sample.topic_levels=2", "sample.n_topics=3"], 0, "without sample.topics"),
+        (["sample.topics=brand", "sample.topic_levels=2"], 0, "'brand' is 'b"),
+        (["sample.topics=topic", "sample.topic_levels=2"], 0, "sample.topics = 'topic': none of 61 documents"),
         (["sample.topic_levels=2", "sample.min_children=30"], 0, "too few for two topics of min_children=30"),
         (["sample.shuffled=true", "objective=release"], 48, ""),
         (["sample.field=concepts"], 0, "use rule='concepts'"),
@@ -153,6 +162,38 @@ def test_every_rule_and_what_is_refused(
     if "sample.n_topics=3" in changes:
         assert sum(one["documents"] for one in report["topics"]) == 45, "all that are trained on"
         assert [one["classes"] for one in report["taxonomy"]] == [2, len([t for t in report["topics"] if t["path"]])]
+
+
+def test_topics_of_a_bertopic_export_are_the_classes(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """As `get_document_info` writes them, -1 for outliers; nested, and only documents of tuples are encoded."""
+    path = config(tmp_path, tiny)
+    rows = [json.loads(line) for line in (tmp_path / "articles.jsonl").read_text().splitlines()]
+    with (tmp_path / "topics.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["Document", "Topic", "Name", "Representative_document"])
+        table.writerows([r["text"], i % 5 - 1, f"{i % 5 - 1}_cat_dog", False] for i, r in enumerate(rows[:60]))
+    sets = ("data.train=topics.csv", 'data.columns={text="Document",topic="Topic"}', "sample.rule=rouge", "sample.n=3")
+    sets = (*sets, "sample.topics=topic", "sample.topic_levels=2", "sample.n_held_out=10")
+    done = run("pretrain", path, "-o", "out", *(part for one in sets for part in ("--set", one)), "--json")
+    report, store = json.loads(done.stdout), Store.open(tmp_path / "sentences")
+    train = [d for d in read(tmp_path / "topics.csv", columns={"text": "Document", "topic": "Topic"}) if not held(d)]
+    due = Counter(d.meta["topic"] for d in train)
+    assert sorted(one["documents"] for one in report["topics"] if one["path"]) == sorted(due[t] for t in "0123")
+    assert sum(one["documents"] for one in report["topics"] if not one["path"]) == due["-1"] > 0
+    assert [(one["classes"], one["documents"]) for one in report["taxonomy"]] == [
+        (2, len(train) - due["-1"]),
+        (4, len(train) - due["-1"]),
+    ]
+    assert len(store) < len(rows), "no clusters are made, so documents of no tuple are not encoded"
+    for lines, message in (("a,0", "1 topics in"), ("a,x", "'topic' is 'x'; a topic is a whole number")):
+        (tmp_path / "topics.csv").write_text("Document,Topic\n" + "".join(f"{n} {lines}\n" for n in range(60)))
+        wrong = run("pretrain", path, "-o", "new", *(part for one in sets for part in ("--set", one)), code=1)
+        assert message in wrong.stderr
+
+
+def held(document: Document) -> bool:
+    """Whether a part of 0.3 holds it out."""
+    return int(document.key[:8], 16) < 0.3 * 16**8
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(run: Run, tiny: Path, tmp_path: Path) -> None:

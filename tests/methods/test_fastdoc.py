@@ -260,15 +260,18 @@ def test_lora_trains_low_rank_terms_alone_and_a_projection_bridges_widths(checkp
         assert torch.equal(made.weight.detach(), torch.eye(32, 20))
 
 
-def test_release_is_the_authors_arithmetic(checkpoint: Checkpoint) -> None:
-    """Documents padded with zeros, no mask: triplet loss over rows of equal position, heads over the mean of all."""
-    method, data = trainee(checkpoint, "release"), examples(documents())
+@pytest.mark.parametrize("length", [9, 3])
+def test_release_is_the_authors_arithmetic(checkpoint: Checkpoint, length: int) -> None:
+    """All documents padded with zeros, or cut, to one length, no mask: triplet loss over rows of equal position, heads
+    over the mean of all."""
+    assert Objective.named("release").padded == 64
+    method, data = trainee(checkpoint, "release", padded=length), examples(documents())
     method.eval()
     batch = one(method, data, size=4)
     assert batch.vectors is not None
-    longest, stack = max(batch.lengths), Pretrained(checkpoint("bert")).stack()
-    padded = torch.nn.utils.rnn.pad_sequence(list(batch.vectors.views[0].split(list(batch.lengths))), batch_first=True)
-    assert padded.shape[1] == longest
+    stack, padded = Pretrained(checkpoint("bert")).stack(), torch.zeros(12, length, 32)
+    for place, own in zip(padded, batch.vectors.views[0].split(list(batch.lengths)), strict=True):
+        place[: len(own)] = own[:length]
     with torch.no_grad():
         out = stack.model(inputs_embeds=padded).last_hidden_state
         parts = method.parts(batch)
@@ -278,6 +281,20 @@ def test_release_is_the_authors_arithmetic(checkpoint: Checkpoint) -> None:
         heads = method.hierarchy(out.mean(1).unflatten(0, (3, 4)), batch.labels)
     assert parts["triplet"].item() == pytest.approx(due.item(), abs=1e-4)
     assert parts["hierarchy"].item() == pytest.approx(heads.item(), abs=1e-4)
+    method.train()
+    method.vectors(batch)
+    assert method.positions == {"real": sum(min(n, length) for n in batch.lengths), "run": 12 * length}
+
+
+def test_a_released_vector_depends_on_no_other_document(checkpoint: Checkpoint) -> None:
+    """A document read beside longer ones is what it is alone; of another length to pad to it is another."""
+    data, made = examples(documents()), {n: trainee(checkpoint, "release", padded=n).eval() for n in (6, 8)}
+    with torch.no_grad():
+        together = made[6].vectors(one(made[6], data, size=8))
+        alone = torch.cat([made[6].vectors(b) for b in made[6].batches(data, size=1, order=None)], dim=1)
+        longer = made[8].vectors(one(made[8], data, size=8))
+    torch.testing.assert_close(together, alone, atol=2e-5, rtol=0)
+    assert (together - longer).abs().max() > 1e-2
 
 
 def test_full_variant_trains_the_sentence_encoder_too(checkpoint: Checkpoint) -> None:
@@ -393,14 +410,14 @@ def test_settings_that_cannot_be_are_refused(checkpoint: Checkpoint) -> None:
     ):
         with pytest.raises(ConfigError, match=f"{name}={value!r} must be {rule}"):
             Objective.named("both", **{name: value})
-    for name in ("lora", "head_hidden", "lora_alpha"):
-        with pytest.raises(ConfigError, match=r"lora=.* and head_hidden=.* must be 0"):
+    for name in ("lora", "head_hidden", "padded", "lora_alpha"):
+        with pytest.raises(ConfigError, match=r"lora=.*, head_hidden=.* and padded=.* must be 0"):
             Objective.named("both", **{name: -1})
     assert Objective.named("both", margin=2).margin == 2
     assert Objective.named("triplet").idle(["reduction", "far", "lora_alpha", "margin"]) == ["reduction", "lora_alpha"]
     with pytest.raises(ConfigError, match="nothing to train on"):
         Objective(triplet=False, hierarchy=False)
-    with pytest.raises(ConfigError, match="needs padded=True"):
+    with pytest.raises(ConfigError, match="needs padded=64"):
         Objective(triplet_on="positions")
     with pytest.raises(ConfigError, match="needs a taxonomy"):
         FastDoc(Pretrained(checkpoint("bert")).stack(), Objective.named("both"))

@@ -1,7 +1,8 @@
 """Document-level pre-training: the encoder being trained reads a document as a row of sentence vectors (FastDoc).
 
 A sentence vector stands where a piece vector does: positions and the embedding norm are added by `place`, then all
-blocks run. A document's vector is the mean over its sentences, and there is no padding in it (spec A4, A5).
+blocks run. A document's vector is the mean over its sentences, and there is no padding in it (spec A4, A5), save where
+the objective asks for the authors' arithmetic.
 
 Axes: P sentences of all documents   E width of a sentence vector   F width of a piece vector   D width
 K documents of a tuple   B tuples   M hidden pieces   N documents
@@ -200,21 +201,20 @@ class FastDoc(nn.Module):
         return segment_means(rows, lengths).unflatten(0, (batch.labels.shape[0], -1))
 
     def rows(self, batch: DocumentBatch) -> tuple[Float[Tensor, "P D"], tuple[int, ...]]:
-        """The last view of every sentence, documents end to end, and their numbers of rows."""
+        """The last view of every sentence, documents end to end, and their numbers of rows (`Objective.rows`)."""
         device = next(self.parameters()).device
         if batch.vectors is not None:
             sentences = batch.vectors.views[-1].to(device)
         else:
             assert batch.pieces is not None
             sentences = self.sentences(batch.pieces)
-        vectors, lengths = self.entering(sentences), batch.lengths
+        vectors, lengths = self.entering(sentences), tuple(self.objective.rows(batch.lengths))
         if self.objective.padded:
-            longest = max(lengths)
-            parts = [nn.functional.pad(one, (0, 0, 0, longest - len(one))) for one in vectors.split(list(lengths))]
-            vectors, lengths = torch.cat(parts), (longest,) * len(lengths)
+            whole = zip(vectors.split(list(batch.lengths)), lengths, strict=True)
+            vectors = torch.cat([nn.functional.pad(one, (0, 0, 0, n - len(one))) for one, n in whole])  # or cut
         if self.training:
-            shown = shown_in(lengths, self.blocks.window)
-            self.seen[1:] += torch.tensor([sum(batch.lengths), self.blocks.n_positions(shown)])
+            shown, real = shown_in(lengths, self.blocks.window), sum(map(min, batch.lengths, lengths))
+            self.seen[1:] += torch.tensor([real, self.blocks.n_positions(shown)])
         return over_sentences(self.blocks, vectors, lengths), lengths
 
     def entering(self, vectors: Float[Tensor, "P E"]) -> Float[Tensor, "P F"]:

@@ -1,6 +1,6 @@
 """What is trained on: the named objectives and their settings (FastDoc; spec A2, A6, A10)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -16,7 +16,7 @@ OBJECTIVES: Mapping[str, Mapping[str, Any]] = {
     "both": {},
     "masked": {"triplet": False, "hierarchy": False, "masked": True},
     "combined": {"masked": True},
-    "release": {"padded": True, "triplet_on": "positions"},
+    "release": {"padded": 64, "triplet_on": "positions"},
 }
 """Name -> what it changes of the defaults."""
 
@@ -55,8 +55,10 @@ class Objective:
     masked-language loss of the documents' pieces, `probability` of them hidden, whole words at once with `whole_words`;
     `new_head` lets a checkpoint without a masked-language head start with a new one.
 
-    "release" computes what the authors' code does: documents padded with zero vectors to the longest and no mask, the
-    mean over all rows, and the triplet loss between rows of equal position (`padded`, `triplet_on`; spec A5, A6).
+    "release" computes what the authors' code does: every document padded with zero vectors, or cut, to `padded` rows
+    and no mask, the mean over all rows, and the triplet loss between rows of equal position (`triplet_on`; spec A2, A5,
+    A6). Without a mask the number of rows is in every number: padding is attended to and averaged. It is not published;
+    64 is what a comment of the code says, 512 what the paper does.
 
     `projection` maps sentence vectors of another width ("linear": trained, "frozen": not); without it such an encoder
     is refused. `scale` "token" multiplies them to the mean length of piece vectors. `lora` is the rank of low-rank
@@ -69,7 +71,7 @@ class Objective:
     margin: float = 1.0
     far: float = 0.1
     triplet_on: str = "documents"
-    padded: bool = False
+    padded: int = 0
     reduction: str = "sum"
     head_hidden: int = 0
     probability: float = 0.15
@@ -89,16 +91,16 @@ class Objective:
         if not (self.triplet or self.hierarchy or self.masked):
             raise ConfigError("nothing to train on: triplet, hierarchy and masked are all off.")
         if self.triplet_on == "positions" and not self.padded:
-            raise ConfigError("triplet_on='positions' compares rows of equal number: it needs padded=True (release).")
+            raise ConfigError("triplet_on='positions' compares rows of equal number: it needs padded=64 (release).")
         if self.margin <= 0 or not 0 <= self.far < 1 or not 0 < self.probability < 1:
             raise ConfigError(
                 f"margin={self.margin} must be positive, far={self.far} in [0, 1), probability={self.probability} in "
                 "(0, 1)."
             )
-        if self.lora < 0 or self.head_hidden < 0 or self.lora_alpha <= 0:
+        if min(self.lora, self.head_hidden, self.padded) < 0 or self.lora_alpha <= 0:
             raise ConfigError(
-                f"lora={self.lora} and head_hidden={self.head_hidden} must be 0 (none) or more, lora_alpha="
-                f"{self.lora_alpha} greater than 0."
+                f"lora={self.lora}, head_hidden={self.head_hidden} and padded={self.padded} must be 0 (none) or more, "
+                f"lora_alpha={self.lora_alpha} greater than 0."
             )
 
     @classmethod
@@ -123,6 +125,10 @@ class Objective:
     def of_documents(self) -> bool:
         """Whether there is a loss over document vectors."""
         return self.triplet or self.hierarchy
+
+    def rows(self, lengths: Sequence[int]) -> list[int]:
+        """The rows that documents of so many sentences are read as."""
+        return [self.padded or length for length in lengths]
 
     def idle(self, names: Iterable[str]) -> list[str]:
         """Those of these settings that this objective does not read."""
