@@ -17,19 +17,18 @@ import json
 import os
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from trial import SETTINGS, made, scored, write
 
 from encodeonce.encoders.t5_decoder import T5Decoder
-from encodeonce.methods.lumen import Design, Lumen, export, passage_document
-from encodeonce.metrics.answers import AnswerScorer
-from encodeonce.report.results import ResultsRow, append_row, now, read_rows, surroundings
-from encodeonce.store import Store
-from encodeonce.train.evaluate import evaluate
+from encodeonce.methods.lumen import Design, Lumen, export
+from encodeonce.report.results import now, read_rows
 from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
 from encodeonce.types import Answer, Passage, Question
@@ -39,7 +38,8 @@ WORK = HERE.parents[1] / ".work" / "lookup"
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 COLOURS = ["red", "blue", "green", "white", "black", "brown", "pink", "grey", "gold", "silver", "violet", "orange"]
 WORDS = ["what", "has", "everyone"]
-PEOPLE, PER_PASSAGE, PASSAGES, CURVE = 24, 6, 2, (6, 0, 2, 3, 1)
+PEOPLE, PER_PASSAGE, PASSAGES = 24, 6, 2
+BLOCKS, CURVE = 6, (6, 0, 2, 3, 1)
 NEIGHBOURS = {0: 1, 1: 17}
 """Heads, and the bucket of relative positions that holds the word before, or the one after."""
 
@@ -64,7 +64,7 @@ def base(folder: Path) -> None:
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     marks = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     PreTrainedTokenizerFast(tokenizer_object=backend, **marks).save_pretrained(folder)
-    sizes = {"d_model": 64, "num_layers": 6, "num_decoder_layers": 1, "num_heads": 4, "d_kv": 16, "d_ff": 128}
+    sizes = {"d_model": 64, "num_layers": BLOCKS, "num_decoder_layers": 1, "num_heads": 4, "d_kv": 16, "d_ff": 128}
     T5Decoder.shaped(folder, seed=0, vocab_size=len(vocabulary), dropout_rate=0.0, **sizes)
     model = T5ForConditionalGeneration.from_pretrained(folder)
     table = model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight
@@ -110,18 +110,14 @@ def taught(count: int, seed: int) -> list[Question]:
 
 
 def settings(seed: int, epochs: int) -> Settings:
-    """AdamW, warmed up, then linear to 0; the rate is one for small models."""
-    return Settings(
-        learning_rate=1e-3,
+    """The rate is one for small models."""
+    return replace(
+        SETTINGS,
         num_train_epochs=epochs,
         per_device_train_batch_size=64,
         per_device_eval_batch_size=64,
-        optim="adamw",
-        lr_scheduler_type="linear",
         warmup_ratio=0.05,
-        max_grad_norm=1.0,
         seed=seed,
-        save_steps=100,
     )
 
 
@@ -130,7 +126,7 @@ def pretrained(count: int) -> Path:
     start, folder = WORK / "base", WORK / f"pretrained-{count}"
     if not (folder / "config.json").exists():
         base(start)
-        design = Design(live=6, reader="generate", question_pieces=8, longest_answer=2 * PER_PASSAGE + 1)
+        design = Design(live=BLOCKS, reader="generate", question_pieces=8, longest_answer=2 * PER_PASSAGE + 1)
         encoder = design.encoder(start)
         method = Lumen.build(design, encoder)
         examples = method.read(taught(count, 7), encoder)
@@ -150,43 +146,24 @@ def run(options: dict[str, Any], seed: int, arguments: argparse.Namespace) -> No
     if any(row.variant == label and row.seed == seed for row in rows):
         return
     began, design = now(), Design(reader="generate", question_pieces=8, longest_answer=3, **options)
-    encoder = design.encoder(pretrained(arguments.pretraining))
-    method = Lumen.build(design, encoder, seed=seed)
     splits = {"train": asked(arguments.questions, 1), "dev": asked(300, 2), "test": asked(500, 3)}
-    store, stored = None, list(method.plan.stored)
-    if stored:
-        store = Store.open(
-            WORK / f"memory-{arguments.pretraining}-{stored[0]}", encoder.spec(stored, method.plan.dtype)
-        )
-        store.fill([passage_document(p) for own in splits.values() for q in own for p in q.passages], encoder)
-    read = {split: method.read(own, encoder, store) for split, own in splits.items()}
+    one = made(design, pretrained(arguments.pretraining), splits, seed, WORK)
     home = WORK / "runs" / "-".join([label, str(seed), *sizes.split()[1::2]])
-    scorers = {"answer": AnswerScorer()}
-    done = fit(method, read["train"], scorers, settings(seed, arguments.epochs), dev=read["dev"], folder=home)
-    found = evaluate(method, read["test"], scorers, 64)
-    value = found.scores["answer"]["exact_match"]
+    scores, rest = scored(one, settings(seed, arguments.epochs), "test", home)
+    value = scores["exact_match"]
     assert value is not None
-    row = ResultsRow(
-        experiment="lumen",
+    write(
+        arguments.rows,
+        options["live"],
+        BLOCKS,
+        {"exact_match": value},
         dataset="lookup",
-        task="answer",
         encoder="t5.1.1-6x64",
-        method="memory-fid" if options["live"] == 0 else "fid" if options["live"] == 6 else "lumen",
         variant=label,
-        seed=seed,
-        split="test",
-        metric="exact_match",
-        value=value,
-        n=found.n,
-        train_s_per_batch=done.seconds_per_batch,
-        train_s_total=done.seconds,
-        infer_s_per_batch=found.seconds_per_batch,
-        params_trainable=done.parameters["total"],
         started=began,
         command=f"python experiments/lumen/lookup.py --seeds {seed} {sizes}",
-        **surroundings(),
+        **rest,
     )
-    append_row(arguments.rows, row)
     print(f"seed {seed} {label}: EM {value:.1f}", flush=True)
 
 

@@ -27,18 +27,15 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from trial import SETTINGS, Made, fitted, made, scored, write
 
 from encodeonce.corpus.questions import read_questions
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.quickstart import quickstart_folder
-from encodeonce.methods.lumen import Design, Lumen, carry, export, passage_document
-from encodeonce.metrics.answers import AnswerScorer
+from encodeonce.methods.lumen import Design, Lumen, carry, export
 from encodeonce.nn.linear import fastest_compute
-from encodeonce.report.results import ResultsRow, append_rows, latest, now, read_rows, surroundings
+from encodeonce.report.results import latest, now, read_rows
 from encodeonce.retrieval.bm25 import BM25
-from encodeonce.store import Store
-from encodeonce.train.evaluate import evaluate
-from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
 from encodeonce.types import Passage, Question
 
@@ -81,20 +78,15 @@ RESTRICTIONS: tuple[dict[str, Any], ...] = (
 
 
 def settings(seed: int) -> Settings:
-    """As in the first trials: AdamW, a tenth of warm-up, then linear to 0."""
-    return Settings(
-        learning_rate=1e-3,
+    """As in the first trials."""
+    return replace(
+        SETTINGS,
         encoder_learning_rate=3e-4,
         num_train_epochs=2,
         per_device_train_batch_size=16,
         per_device_eval_batch_size=16,
-        optim="adamw",
-        lr_scheduler_type="linear",
-        warmup_ratio=0.1,
         weight_decay=0.01,
-        max_grad_norm=1.0,
         seed=seed,
-        save_steps=100,
     )
 
 
@@ -130,10 +122,6 @@ class Corpus:
             found = {q.id: [hit.passage for hit in own] for q, own in zip(questions, hits, strict=True)}
             path.write_text(json.dumps(found))
         return json.loads(path.read_text())
-
-    def documents(self) -> list[Any]:
-        every = {p.id: p for own in self.splits.values() for q in own for p in q.passages}
-        return [passage_document(p) for p in every.values()]
 
 
 def variant(options: Mapping[str, Any], more: str = "") -> str:
@@ -190,19 +178,8 @@ class Runs:
     def design(self, options: Mapping[str, Any]) -> Design:
         return Design(embeddings="frozen", question_pieces=32, compute=fastest_compute(), **options)
 
-    def made(self, options: Mapping[str, Any], corpus: Corpus, seed: int, folder: Path | None = None) -> Any:
-        design, home = self.design(options), folder or self.encoder
-        encoder = design.encoder(home)
-        method, store, seconds = Lumen.build(design, encoder, seed=seed), None, 0.0
-        stored = list(method.plan.stored)
-        if stored:
-            name = "-".join(map(str, stored))
-            store = Store.open(WORK / f"memory-{home.name}-{encoder.spec().weights[:8]}-{name}", encoder.spec(stored))
-            began = time.process_time()
-            store.fill(corpus.documents(), encoder)
-            seconds = time.process_time() - began
-        splits = {split: method.read(own, encoder, store) for split, own in corpus.splits.items()}
-        return method, encoder, splits, seconds
+    def made(self, options: Mapping[str, Any], corpus: Corpus, seed: int, folder: Path | None = None) -> Made:
+        return made(self.design(options), folder or self.encoder, corpus.splits, seed, WORK)
 
     def run(
         self,
@@ -222,27 +199,13 @@ class Runs:
         if self.is_there(label, seed, split, names):
             return
         began = now()
-        method, _, splits, seconds = self.made(options, corpus, seed, folder)
+        one = self.made(options, corpus, seed, folder)
         if start is not None:
-            carry(start, method)
+            carry(start, one.method)
         home = self.home(corpus, label, seed)
-        scorers = {"answer": AnswerScorer()}
-        done = fit(method, splits["train"], scorers, settings(seed), dev=splits["dev"], folder=home)
-        found = evaluate(method, splits[split], scorers, 16)
-        scores = found.scores["answer"]
-        whole = {
-            "seed": seed,
-            "split": split,
-            "n": found.n,
-            "train_s_per_batch": done.seconds_per_batch,
-            "train_s_total": done.seconds,
-            "encode_s": seconds,
-            "infer_s_per_batch": found.seconds_per_batch,
-            "params_trainable": done.parameters["total"],
-            "started": began,
-            "command": f"python experiments/lumen/reading.py --seeds {seed} {self.sizes}",
-        }
-        self.write(corpus, options, label, {name: scores[name] for name in ("exact_match", "f1")}, **whole)
+        scores, rest = scored(one, settings(seed), split, home)
+        rest |= {"started": began, "command": f"python experiments/lumen/reading.py --seeds {seed} {self.sizes}"}
+        self.write(corpus, options, label, {name: scores[name] for name in ("exact_match", "f1")}, **rest)
         if not keep:
             shutil.rmtree(home)
         em, f1 = scores["exact_match"], scores["f1"]
@@ -258,10 +221,8 @@ class Runs:
     ) -> None:
         """The rows of one run, all at once: a value a metric."""
         live = options.get("live", len(options.get("blocks", ())))
-        method = "memory-fid" if live == 0 else "fid" if live == self.blocks else "lumen"
-        who = {"dataset": corpus.name, "encoder": self.name, "method": method, "variant": label}
-        whole = {"experiment": "lumen", "task": "answer", **who, **rest, **surroundings()}
-        append_rows(self.path, [ResultsRow(metric=name, value=value, **whole) for name, value in values.items()])
+        who = {"dataset": corpus.name, "encoder": self.name, "variant": label}
+        write(self.path, live, self.blocks, values, **who, **rest)
 
     def home(self, corpus: Corpus, label: str, seed: int) -> Path:
         """Where a run keeps its checkpoint."""
@@ -323,10 +284,9 @@ class Runs:
         """A run's model, from its checkpoint where it is done."""
         self.run(options, seed, keep=True)
         corpus = self.corpus(SOURCE, self.arguments.train)
-        method, _, splits, _ = self.made(options, corpus, seed)
-        home = self.home(corpus, variant(options), seed)
-        fit(method, splits["train"], {"answer": AnswerScorer()}, settings(seed), dev=splits["dev"], folder=home)
-        return method
+        one = self.made(options, corpus, seed)
+        fitted(one, settings(seed), self.home(corpus, variant(options), seed))
+        return one.method
 
     def timing(self, seed: int, repeats: int = 7) -> None:
         """Once, whatever the seed: a training step and an answering pass over one batch of 16 questions, the designs in
@@ -360,8 +320,9 @@ class Runs:
 
     def step(self, options: Mapping[str, Any], corpus: Corpus) -> Any:
         """A function that gives the seconds of one step and of one answering pass."""
-        method, _, splits, _ = self.made(options, corpus, 42)
-        batch = next(method.batches(splits["train"], size=16, order=None))
+        one = self.made(options, corpus, 42)
+        method = one.method
+        batch = next(method.batches(one.splits["train"], size=16, order=None))
         parameters = [p for own in method.groups("answer").values() for p in own]
         optimiser = torch.optim.AdamW(parameters, lr=1e-6, fused=True)
 

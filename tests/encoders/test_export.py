@@ -109,6 +109,43 @@ def test_the_export_is_a_model_of_sentence_transformers_and_an_encoder_here(
     assert (tmp_path / "out/modules.json").is_file() == with_modules
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_export_is_a_transformer_of_spacy(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """Its curated transformer gives the pieces the vectors that they have here."""
+    spacy = pytest.importorskip("spacy")
+    pytest.importorskip("spacy_curated_transformers")
+    export(stepped(live(checkpoint("bert"))), checkpoint("bert"), tmp_path / "out")
+    tokenizer = tmp_path / "out/tokenizer_config.json"  # spaCy knows tokenizers by their class, and this has none
+    tokenizer.write_text(json.dumps({**json.loads(tokenizer.read_text()), "tokenizer_class": "BertTokenizer"}))
+    shape, made = json.loads((tmp_path / "out/config.json").read_text()), "spacy-curated-transformers"
+    model = {
+        "@architectures": f"{made}.BertTransformer.v1",
+        "vocab_size": shape["vocab_size"],
+        "hidden_width": shape["hidden_size"],
+        "intermediate_width": shape["intermediate_size"],
+        "num_attention_heads": shape["num_attention_heads"],
+        "num_hidden_layers": shape["num_hidden_layers"],
+        "max_position_embeddings": shape["max_position_embeddings"],
+        "model_max_length": shape["max_position_embeddings"],
+        "piece_encoder": {"@architectures": f"{made}.BertWordpieceEncoder.v1"},
+        "with_spans": {"@architectures": f"{made}.WithStridedSpans.v1"},
+    }
+    nlp = spacy.blank("en")
+    nlp.add_pipe("curated_transformer", config={"model": model})
+    nlp.config["initialize"]["components"]["curated_transformer"] = {
+        part: {"@model_loaders": f"{made}.{loader}.v1", "name": str(tmp_path / "out")}
+        for part, loader in (
+            ("encoder_loader", "HFTransformerEncoderLoader"),
+            ("piecer_loader", "HFPieceEncoderLoader"),
+        )
+    }
+    nlp.initialize()
+    doc = nlp("a red dog sat on the mat")
+    here = Pretrained(tmp_path / "out")
+    ((_, views),) = here.encode(here.cut([Document("d", words=tuple(word.text for word in doc))]), "last")
+    np.testing.assert_allclose(doc._.trf_data.last_hidden_layer_state.dataXd, views[-1, 1:-1], atol=1e-5)
+
+
 def test_low_rank_terms_are_merged_and_stay_apart_in_the_trained_blocks(checkpoint: Checkpoint, tmp_path: Path) -> None:
     base, lora = checkpoint("bert"), live(checkpoint("bert"), lora=(2, 4.0))
     for name, parameter in lora.named_parameters():
