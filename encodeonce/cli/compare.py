@@ -58,8 +58,8 @@ def _rates(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @click.option(
     "--metric", "shown", multiple=True, metavar="TASK=NAME", help="Which score stands in the table; repeatable."
 )
-@click.option("--experiment", help="Name in the rows.  [default: REPORT's name]")
-@click.option("--dataset", help="Name in the rows.  [default: the training file's]")
+@click.option("--experiment", help="Name in the rows.  [default: the one there, else REPORT's name]")
+@click.option("--dataset", help="Name in the rows.  [default: the one there, else the training file's]")
 @click.option(
     "--paper", type=click.Path(exists=True, path_type=Path), help="YAML or JSON: task, method, value beside ours."
 )
@@ -100,14 +100,13 @@ def compare(
     metrics = _metrics(shown)
     from ..report.table import scores
     from . import learning, steps
-    from .cells import Names
     from .comparing import Comparison
     from .contenders import contenders, say_unused, seeds_of
     from .published import published, strangers
+    from .report_files import names_of
 
     beside = published(paper, paper_table) if paper is not None else {}
-    default = Names(report.resolve().name, Path(chosen.data.train[0]).name.split(".")[0])
-    names = Names(experiment or default.experiment, dataset or default.dataset, steps.recorded(chosen.encoder))
+    names = names_of(report, chosen, experiment, dataset)
     taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
     say_unused(chosen, taking_part)
     comparison = Comparison(chosen, report, taking_part, names, apart)

@@ -2,7 +2,8 @@
 
 REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
 REPORT/data.json        SHA-256 of what the data files, the encoder and a run that weights begin with held at the first
-                        run; rows of other contents are not mixed in
+                        run; rows of other contents are not mixed in, and where these are the same, names and places may
+                        differ
 REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoding passes cost, by stored type
@@ -25,16 +26,28 @@ from .cells import SHORT, Cell, Names, apart, without
 from .config import Config, absolute, load, to_toml
 from .contenders import Contender
 from .learning import Material
+from .steps import recorded
 
-__all__ = ["GRID", "RESULTS", "ReportFiles"]
+__all__ = ["GRID", "RESULTS", "ReportFiles", "names_of"]
 
 SAID_BY_ROW = ("method", "methods", "adapter", "finetune", "dtype", "layers", "store")
 """Keys of the config that a row's method and variant tell apart, or that lead to the same row."""
 
 RESULTS, GRID = "results.jsonl", "grid.jsonl"
 
+READ = ("data.train", "data.dev", "data.test", "data.passages", "start")
+"""Keys of the config that name files whose contents are kept, beside `encoder`."""
+
 ENCODER_PARTS = ("weights", "config", "tokenizer")
 """Hashes of a Spec: what an encoder's files hold."""
+
+
+def names_of(folder: Path, config: Config, experiment: str | None, dataset: str | None) -> Names:
+    """How rows call what they come from; what is not given is as in the first row there, so that a report that was
+    moved is not begun anew under another name. Where there is none: the folder's name, the training file's."""
+    usual = Names(folder.resolve().name, Path(config.data.train[0]).name.split(".")[0], recorded(config.encoder))
+    there = next((Names(row.experiment, row.dataset, row.encoder) for row in read_rows(folder / RESULTS)), usual)
+    return Names(experiment or there.experiment, dataset or there.dataset, there.encoder)
 
 
 class ReportFiles:
@@ -56,8 +69,11 @@ class ReportFiles:
 
     def _same_config(self, path: Path) -> None:
         then, now_ = _comparable(load(path)), _comparable(self.config)
+        known = set(map(_key, self._kept()))  # by content, whatever the files are called
         changed = [
-            f"{key}: {then.get(key)!r} then, {now_.get(key)!r} now" for key in now_ if then.get(key) != now_[key]
+            f"{key}: {then.get(key)!r} then, {now_.get(key)!r} now"
+            for key in now_
+            if key not in known and then.get(key) != now_[key]
         ]
         if changed:
             raise RunError(
@@ -70,24 +86,33 @@ class ReportFiles:
         named = [(f"data.{split}", name) for split in ("train", "dev", "test") for name in getattr(data, split)]
         named += [("data.passages", data.passages)] if data.passages else []
         named += [("start", str(Path(config.start) / "model.safetensors"))] if config.start else []
-        self._same({f"{key} {os.path.relpath(name, self.folder)}": _sha256(Path(name)) for key, name in named}, write)
+        self._same(
+            {f"{key} {os.path.relpath(name, self.folder)}": _sha256(Path(name)) for key, name in named}, READ, write
+        )
 
     def same_encoder(self, spec: Spec, write: bool = True) -> None:
         """Keep what the encoder's files hold, or compare it. After `agree`."""
-        self._same({f"encoder {part}": getattr(spec, part) for part in ENCODER_PARTS}, write)
+        self._same({f"encoder {part}": getattr(spec, part) for part in ENCODER_PARTS}, ("encoder",), write)
 
-    def _same(self, now_: Mapping[str, str], write: bool) -> None:
-        """Keep these hashes or compare them; a report that has none of a file was begun before it was kept."""
-        path = self.folder / "data.json"
-        then = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        changed = [name for name, digest in now_.items() if then.get(name, digest) != digest]
+    def _same(self, now_: Mapping[str, str], keys: Sequence[str], write: bool) -> None:
+        """Keep the hashes of these keys or compare them; a report that has none of a key was begun before it was kept,
+        or without such a file, which its config says."""
+        then = self._kept()
+        changed = [said for key in keys for said in _differences(key, then, now_)]
         if changed:
             raise RunError(
-                f"{self.folder} holds results of these files before they were changed, and a table must not mix them: "
-                f"{'; '.join(changed)}. Choose another folder, or put them back as they were."
+                f"{self.folder} holds results of other files, and a table must not mix them: {'; '.join(changed)}. "
+                "Choose another folder, or give what was read then."
             )
-        if write and not now_.keys() <= then.keys():
-            write_bytes(path, json_bytes({**then, **now_}))
+        known = set(map(_key, then))
+        fresh = {name: digest for name, digest in now_.items() if _key(name) not in known}
+        if write and fresh:
+            write_bytes(self.folder / "data.json", json_bytes({**then, **fresh}))
+
+    def _kept(self) -> dict[str, str]:
+        """Key of the config and name of a file, with a space between -> hash."""
+        path = self.folder / "data.json"
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
     def rows(self, file: str = RESULTS) -> list[ResultsRow]:
         """One row a cell, the last measured."""
@@ -180,6 +205,22 @@ def _sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _key(name: str) -> str:
+    """The config's key of an entry of `data.json`."""
+    return name.partition(" ")[0]
+
+
+def _differences(key: str, then: Mapping[str, str], now_: Mapping[str, str]) -> list[str]:
+    """What a key's files held then and hold now, in words; nothing where it is the same or was not kept."""
+    before, after = ({name: one for name, one in told.items() if _key(name) == key} for told in (then, now_))
+    if not before or list(before.values()) == list(after.values()):
+        return []
+    if list(before) == list(after):
+        return [f"{name} was changed" for name in after if before[name] != after[name]]
+    names = [", ".join(name.partition(" ")[2] for name in told) or "nothing" for told in (before, after)]
+    return [f"{key}: {names[0]} then, {names[1]} now, which holds something else"]
 
 
 def _comparable(config: Config) -> dict[str, Any]:

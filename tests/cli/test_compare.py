@@ -167,11 +167,37 @@ def test_data_that_was_changed_in_its_place_is_named(
     trainings.clear()
     for more in ((), ("--dry-run",)):
         wrong = run(*some, *more, code=1)
-        assert "results of these files before they were changed" in wrong.stderr
-        assert "data.train ../train.conllu. Choose another folder" in wrong.stderr
+        assert "holds results of other files" in wrong.stderr
+        assert "data.train ../train.conllu was changed. Choose another folder" in wrong.stderr
     own.write_text(text, encoding="utf-8")
     run(*some)
     assert trainings == []
+
+
+def test_a_moved_report_is_known_by_what_its_files_hold(
+    run: Run, config: Path, corpus: Path, tiny: Path, tmp_path: Path, trainings: list[object]
+) -> None:
+    """Under another name, at another depth, training file and encoder elsewhere: nothing is trained again. Of other
+    files it is said that they are others, not that they were changed."""
+    own, encoder = tmp_path / "own.conllu", tmp_path / "encoder"
+    own.write_bytes((corpus / "train.conllu").read_bytes())
+    shutil.copytree(tiny, encoder)
+    some = (*ARGS, "-m", "linear", "--no-plot", "--json")
+    there = ("--set", f"data.train={own}", "--set", f"encoder={encoder}")
+    first = run("compare", config, "-o", "rep", *some, *there).stdout
+    (tmp_path / "deep").mkdir()
+    moved, renamed = (tmp_path / "rep").rename(tmp_path / "deep" / "er"), own.rename(tmp_path / "deep" / "a.conllu")
+    there = ("--set", f"data.train={renamed}", "--set", f"encoder={encoder.rename(tmp_path / 'deep' / 'other')}")
+    trainings.clear()
+    kept = (moved / "data.json").read_text()
+    again = run("compare", config, "-o", moved, *some, *there).stdout
+    assert (again, trainings) == (first, [])
+    assert (moved / "data.json").read_text() == kept
+    there = ("--set", f"data.train={corpus / 'dev.conllu'}", *there[2:])
+    other = run("compare", config, "-o", moved, *some, *there, code=1).stderr
+    assert "data.train: ../own.conllu then, " in other
+    assert "dev.conllu now, which holds something else. Choose another folder" in other
+    assert "changed" not in other
 
 
 def test_files_beside_the_data_are_the_same_files_and_held_to_their_contents(config: Path, tmp_path: Path) -> None:
@@ -188,11 +214,11 @@ def test_files_beside_the_data_are_the_same_files_and_held_to_their_contents(con
     for path, key in (("passages.jsonl", r"data\.passages"), ("run/model.safetensors", "start")):
         before = (tmp_path / path).read_bytes()
         (tmp_path / path).write_bytes(b"other")
-        with pytest.raises(RunError, match=rf"before they were changed, .*: {key} \.\./{path}\. Choose"):
+        with pytest.raises(RunError, match=rf"of other files, .*: {key} \.\./{path} was changed\. Choose"):
             files.agree()
         (tmp_path / path).write_bytes(before)
     other = ReportFiles(tmp_path / "rep", load(config, ["start=run"]), Names("e", "d"))
-    with pytest.raises(RunError, match=r"another config, .*: data\.passages: '/.*/passages\.jsonl' then, None now"):
+    with pytest.raises(RunError, match=r"other files, .*: data\.passages: \.\./passages\.jsonl then, nothing now"):
         other.agree()
 
 
@@ -211,7 +237,7 @@ def test_an_encoder_that_was_changed_in_its_place_is_named(
     trainings.clear()
     for more in ((), ("--dry-run",)):
         wrong = run(*some, "--set", "store=other", *more, code=1)
-        assert "before they were changed, and a table must not mix them: encoder weights. Choose" in wrong.stderr
+        assert "of other files, and a table must not mix them: encoder weights was changed. Choose" in wrong.stderr
     assert trainings == []
     assert not (tmp_path / "other").exists()
     save_file(weights, own / "model.safetensors", {"format": "pt"})
