@@ -1,18 +1,15 @@
 """`encodeonce fewshot`: a classifier from a handful of labelled texts and, where there are some, unlabelled ones."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ..encoders.quickstart import QUICKSTART
-from .options import drawable_picture, json_option, listed, reader_options, together
+from .options import Decorator, drawable_picture, json_option, listed, reader_options, together
 
 __all__ = ["fewshot"]
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 AT_LEAST_1 = click.IntRange(min=1)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -230,7 +230,7 @@ def test_TRAIN1_a_run_is_begun_from_weights_of_the_same_labels_only(make_corpus:
     saved = load(tmp_path).method.state_dict()
     assert all(torch.equal(tensor, saved[name]) for name, tensor in fresh.state_dict().items())
     for key, other in (("labels", ["A", "C"]), ("relations", ["s", "r"])):
-        was = list(typed[key])  # type: ignore[call-overload]
+        was = list(getattr(task, key))
         said = rf"other labels than 'relations', .*: {re.escape(f'{key}: {was} then, {other} now')}"
         with pytest.raises(RunError, match=said):
             begin(fresh, [replace(task, **{key: tuple(other)})], tmp_path, LiveTiny(memory))
