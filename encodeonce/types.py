@@ -280,9 +280,13 @@ class Spec:
 
     def differences(self, other: "Spec") -> list[str]:
         """Each compared field on which the two differ, as "field: mine is X, theirs is Y"; empty when they agree."""
-        mine, theirs = ({**asdict(one), "layers": list(one.layers)} for one in (self, other))
+        mine, theirs = self.compared(), other.compared()
+        return [f"{name}: {mine[name]!r} here, {theirs[name]!r} there" for name in mine if mine[name] != theirs[name]]
+
+    def compared(self) -> dict[str, Any]:
+        """All fields but those that are names for people, as JSON values."""
         names = [f.name for f in fields(self) if f.name not in ("encoder", "revision")]
-        return [f"{n}: {mine[n]!r} here, {theirs[n]!r} there" for n in names if mine[n] != theirs[n]]
+        return {name: getattr(self, name) for name in names} | {"layers": list(self.layers)}
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict of JSON values. Fields that stores of this format did not always have are left out where they

@@ -218,13 +218,13 @@ class Examples:
     def __len__(self) -> int:
         return len(self.index)
 
-    def fingerprint(self) -> dict[str, str]:
-        """What a resumed run compares: name -> value or SHA-256."""
+    def fingerprint(self) -> dict[str, Any]:
+        """What a resumed run compares: name -> value or SHA-256, and what the store's Spec compares."""
         return {
             "items": str(len(self)),
             "texts": hashlib.sha256("\n".join(self.keys).encode()).hexdigest(),
             **{f"gold {name}": hashlib.sha256(repr(gold).encode()).hexdigest() for name, gold in self.gold.items()},
-            "store": hashlib.sha256(repr(sorted(self.source.spec.to_json().items())).encode()).hexdigest(),
+            "store": self.source.spec.compared(),
             **(self.source.fingerprint() if isinstance(self.source, Marked) else {}),
         }
 

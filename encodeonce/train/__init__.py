@@ -17,8 +17,8 @@ class SplitExamples(Sized, Protocol):
     def gold(self) -> Mapping[str, Sequence[Any]]:
         """Task name -> gold of each example."""
 
-    def fingerprint(self) -> dict[str, str]:
-        """What a resumed run compares: name -> value or hash."""
+    def fingerprint(self) -> Mapping[str, Any]:
+        """What a resumed run compares: name -> value or hash, as JSON."""
 
 
 @runtime_checkable

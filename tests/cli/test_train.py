@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
 
 from encodeonce.cli.config import load
 from encodeonce.cli.learning import fraction
@@ -70,6 +71,19 @@ def test_train_prints_a_table_and_the_hits(run: Run, config: Path, tmp_path: Pat
 def test_a_run_of_other_settings_is_not_continued(run: Run, trained: Path) -> None:
     wrong = run("train", trained / "config.toml", "-o", trained / "run", "--set", "train.seed=7", code=1)
     assert "started differently" in wrong.stderr
+
+
+def test_a_moved_encoder_goes_on_and_another_is_named(run: Run, trained: Path, tiny: Path, tmp_path: Path) -> None:
+    copied, own = shutil.copytree(trained / "run", tmp_path / "run"), shutil.copytree(tiny, tmp_path / "encoder")
+    command = ("train", trained / "config.toml", "-o", copied, "--set", f"encoder={own}", "--json")
+    again = json.loads(run(*command).stdout)
+    assert again["scores"] == json.loads((trained / "train.json").read_text())["scores"]
+    weights = load_file(own / "model.safetensors")
+    name = next(iter(weights))
+    save_file({**weights, name: weights[name] + 1}, own / "model.safetensors", {"format": "pt"})
+    other = run(*command, "--set", f"store={tmp_path / 'states'}", code=1).stderr
+    assert "differently, so going on would mix two runs: train.store.weights: '" in other
+    assert "train.store.tokenizer" not in other
 
 
 @pytest.mark.parametrize(

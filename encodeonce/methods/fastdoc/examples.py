@@ -135,18 +135,17 @@ class DocumentExamples:
         """Every anchor is nearer to its positive."""
         return {TASK: (True,) * len(self.tuples)}
 
-    def fingerprint(self) -> dict[str, str]:
-        """What a resumed run compares."""
+    def fingerprint(self) -> dict[str, Any]:
+        """What a resumed run compares: name -> value or SHA-256, and what the store's Spec compares."""
         digest = hashlib.sha256()
         for part in (self.tuples, self.labels, *(window.ids for window in self.windows)):
             digest.update(np.ascontiguousarray(part).tobytes())
         digest.update("\n".join(self.keys).encode())
-        spec = "" if self.source is None else repr(sorted(self.source.spec.to_json().items()))
         return {
             "tuples": str(len(self.tuples)),
             "windows": str(len(self.windows)),
             "content": digest.hexdigest(),
-            "store": hashlib.sha256(spec.encode()).hexdigest(),
+            "store": None if self.source is None else self.source.spec.compared(),
         }
 
     def batch(self, chosen: Int[np.ndarray, " B"], masked: Masked | None) -> DocumentBatch:

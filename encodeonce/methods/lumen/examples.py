@@ -150,8 +150,8 @@ class ReadingExamples:
         question = self.questions[number]
         return f"{question.place} ({question.id})" if question.place else question.id
 
-    def fingerprint(self) -> dict[str, str]:
-        """What a resumed run compares: name -> value or SHA-256."""
+    def fingerprint(self) -> dict[str, Any]:
+        """What a resumed run compares: name -> value or SHA-256, and what the store's Spec compares."""
 
         def digest(value: object) -> str:
             return hashlib.sha256(repr(value).encode()).hexdigest()
@@ -162,7 +162,7 @@ class ReadingExamples:
             "passages": digest([(p.title, p.text) for p in self.passages]),
             "given": digest([own.tolist() for own in self.of_question]),
             "gold": digest([None if spans is None else spans.tolist() for spans in self.spans] + [self.gold]),
-            "store": digest(sorted(self.source.spec.to_json().items())),
+            "store": self.source.spec.compared(),
         }
 
 
