@@ -14,6 +14,7 @@ from ..corpus.holding_out import held_out
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError
 from ..methods.aggregate import Variant
+from ..methods.finetune import Tuning, refuse_long
 from ..serve import bundle
 from ..serve.methods import Method, MethodSettings, build, check
 from ..store import Store
@@ -112,7 +113,7 @@ def stored(
     max_bytes: int | None = None,
 ) -> Material:
     """The same with documents that were read and tasks that were learned already. ConfigError for settings of which no
-    method can be made comes before anything is encoded."""
+    method can be made, and DataError for an item that is too long for one, come before anything is encoded."""
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model)
     reads = any(layers_of(method, spec) for method in methods)
@@ -120,6 +121,9 @@ def stored(
         check(method, spec, tasks)
     store = Store.open(config.store, spec)
     splits = parted(splits, tasks, model)
+    if any(isinstance(method, Tuning) and layers_of(method, spec) for method in methods):
+        for documents in splits.values():
+            refuse_long((one.place or one.id for one in documents), map(len, model.cut(documents)), model.window)
     everything = [document for documents in splits.values() for document in documents] if reads else []
     encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
     return Material(splits, tasks, spec, store, model, encoded, Path(config.start) if config.start else None)

@@ -1,6 +1,7 @@
 """`train`, `evaluate`, `predict` and `inspect` with methods that train blocks of the encoder."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,17 @@ def test_a_run_answers_as_it_was_scored(run: Run, config: Path, corpus: Path, tm
         (panel,) = json.loads(run("inspect", "run", corpus / "test.conllu", "--json").stdout)
         assert panel["layers"] == {"top1": [1], "lora": [0], "live_mix": [0, 1, 2]}[method]
         assert all(sum(line["weights"]) == pytest.approx(1, abs=1e-4) for line in panel["labels"])
+
+
+def test_an_item_too_long_for_live_blocks_is_named_before_the_encoding_pass(
+    run: Run, config: Path, tmp_path: Path
+) -> None:
+    whole = ("train", config, "-o", "run", *FEW, "--set", "window=7")
+    refused = run(*whole, "--set", "method=live_mix", code=1).stderr
+    assert re.search(r"train\.conllu:\d+: \d+ pieces, but the encoder's blocks can be given 7 at once", refused)
+    assert "encoded" not in refused
+    said = json.loads(run(*whole, "--set", "method=linear", "--json").stdout)
+    assert said["encode"]["hits"] == 0
 
 
 def test_a_run_needs_its_encoder_and_no_other(

@@ -3,7 +3,7 @@
 Axes: R rows that a head sees
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -20,7 +20,7 @@ from ..multitask import Multitask, Part, checked, head_of, settings_of, start_se
 from .live import Live
 from .tuning import Tuning
 
-__all__ = ["Finetune", "HasStack"]
+__all__ = ["Finetune", "HasStack", "refuse_long"]
 
 
 @runtime_checkable
@@ -106,12 +106,7 @@ class Finetune(Multitask):
     ) -> Examples:
         """`Examples.read`; DataError also for an item longer than the encoder's window, too long for live blocks."""
         examples = super().read(source, documents, tasks, split)
-        for place, length in zip(examples.places, examples.lengths.tolist(), strict=True):
-            if length > self.window:
-                raise DataError(
-                    f"{place}: {length} pieces, but the encoder's blocks can be given {self.window} at once. "
-                    "Leave the item out, split it, or use a method that only reads stored views (adapted, agg, linear)."
-                )
+        refuse_long(examples.places, examples.lengths.tolist(), self.window)
         return examples
 
     def scores(self, batch: Batch, names: Collection[str]) -> dict[str, Any]:
@@ -149,3 +144,13 @@ def _adapter(tuning: Tuning, encoder: HasStack, spec: Spec, seed: int) -> Adapte
             lora=lora,
         )
         return Live(blocks, mix, tuning.residual)
+
+
+def refuse_long(places: Iterable[str], lengths: Iterable[int], window: int) -> None:
+    """DataError for the first item of more pieces than the blocks can be given at once."""
+    for place, length in zip(places, lengths, strict=True):
+        if length > window:
+            raise DataError(
+                f"{place}: {length} pieces, but the encoder's blocks can be given {window} at once. "
+                "Leave the item out, split it, or use a method that only reads stored views (adapted, agg, linear)."
+            )
