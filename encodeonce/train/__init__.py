@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor, nn
 
-__all__ = ["Described", "Scorer", "SizedByPieces", "SplitExamples", "Trainee", "TwoLevel"]
+__all__ = ["Described", "Scorer", "Serialised", "SizedByPieces", "SplitExamples", "Trainee", "TwoLevel"]
 
 
 @runtime_checkable
@@ -95,3 +95,11 @@ class Scorer(Protocol):
 
     def score(self, gold: Sequence[Any], predicted: Sequence[Any]) -> dict[str, float | None]:
         """Scores by name; None where undefined."""
+
+
+@runtime_checkable
+class Serialised(Protocol):
+    """A scorer that says how it was made, such as every `tasks.Task`."""
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Its settings and labels as plain JSON values, which a resumed run compares."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ..errors import ConfigError, DataError, RunError
-from . import Described, Scorer, SplitExamples, Trainee, TwoLevel
+from . import Described, Scorer, Serialised, SplitExamples, Trainee, TwoLevel
 from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
@@ -310,6 +310,9 @@ class _Loop:
             "train": self.train.fingerprint(),
             "dev": self.dev.fingerprint() if self.dev is not None else None,
             "metrics": {name: scorer.metric for name, scorer in self.scorers.items()} if self.dev is not None else {},
+            "scorers": {
+                name: dict(scorer.to_json()) for name, scorer in self.scorers.items() if isinstance(scorer, Serialised)
+            },
             "upper": self.upper.upper.to_json() if self.upper is not None else None,
             "parameters": {
                 name: {key: list(tensor.shape) for key, tensor in module.state_dict().items()}
@@ -345,7 +348,8 @@ class _Loop:
             self.log.back_to(-1)
             return
         now_ = self.origin()
-        changed = differences({"metrics": now_["metrics"], **found.origin}, now_)  # older checkpoints say none
+        later = {name: now_[name] for name in ("metrics", "scorers")}  # older checkpoints say none
+        changed = differences({**later, **found.origin}, now_)
         if changed:
             more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
             raise RunError(

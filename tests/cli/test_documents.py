@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -101,6 +102,13 @@ def test_train_on_a_table_with_dev_held_out(trained: Path) -> None:
     assert run.training["examples"] == {"train": 63, "dev": 17, "test": 20}  # copies stay together
     assert run.data == {"train": "train.csv", "dev": "0.2 of train, held out", "test": "test.csv"}
     assert run.tasks[0].labels == ("cat", "dog")
+
+
+def test_TRAIN2_a_run_does_not_go_on_with_another_label_counted(run: Run, trained: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(trained / "run", tmp_path / "run")
+    command = ("train", trained / "config.toml", "-o", copied, "--set", "task.classification.positive=cat")
+    other = run(*command, code=1).stderr
+    assert "scorers.classification.positive: '' then, 'cat' now" in other
 
 
 def test_evaluate_says_every_score_of_the_task(run: Run, trained: Path, texts: Path) -> None:
