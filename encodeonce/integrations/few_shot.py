@@ -5,8 +5,8 @@
 
 Several methods are tried by cross-validation on the labels: probes on stored vectors, late fusion with the neighbours
 among the unlabelled texts, fine-tuning, and by name fusion inside the encoder (ReFusion). They answer together,
-weighted by how likely they made the labels that they had not seen (`methods.fewshot.mixture`); a method of little
-weight is left out. The rest are trained on all labels.
+weighted by how likely they made the labels that they had not seen (`methods.fewshot.mixture`); a method that knew no
+more of these than how frequent they are, and one of little weight, are left out. The rest are trained on all labels.
 
 Axes: N items   C classes
 """
@@ -46,7 +46,7 @@ __all__ = ["METHODS", "FewShot", "Tried"]
 
 log = logging.getLogger("encodeonce")
 
-METHODS = ("probe", "layers", "cosine", "late", "self_training", "finetune")
+METHODS = ("cosine", "probe", "layers", "late", "self_training", "finetune")
 """What is tried unless said otherwise: "cosine" for pairs only, what needs unlabelled texts where there are some."""
 
 Texts = Iterable[str | tuple[str, str]]
@@ -321,7 +321,7 @@ class FewShot:
             raise ConfigError(f"method {single[0]!r} compares the two texts of a pair; these are single texts.")
         if needing:
             log.info("no unlabelled texts: %s not tried", ", ".join(needing))
-        names = [name for name in names if name not in (*needing, *single)]
+        names = sorted((name for name in names if name not in (*needing, *single)), key=known.index)
         compared = [name for name in names if name in PROBES and name in _NEEDY]
         if corpus and compared and bool(corpus[0].pair) != self.pairs_:
             raise DataError(

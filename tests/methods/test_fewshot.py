@@ -161,9 +161,35 @@ def test_a_mixture_trusts_who_knows_and_leaves_out_who_does_not() -> None:
     np.testing.assert_allclose(found.mixed({"good": good, "bad": bad, "worse": worse}).sum(1), 1)
 
 
+def test_methods_that_know_nothing_cannot_outvote_one_that_knows_a_little() -> None:
+    """64 held-out labels: one method is right on 45 of them and says so faintly, five are wrong together on 36 of
+    them, and a mean of all six would follow these."""
+    gold = np.arange(64) % 2
+    names = ("wrong", "also", "likewise", "again", "still")
+    right = np.eye(2)[gold]
+    knows = np.where(np.r_[np.ones(45, bool), np.zeros(19, bool)][:, None], 0.56 * right + 0.44 * (1 - right), 0.5)
+    herd = np.where(np.r_[np.zeros(36, bool), np.ones(28, bool)][:, None], right, 1 - right) * 0.8 + 0.1
+    answers = {**dict.fromkeys(names, herd), "knows": knows}
+    found = stacked(answers, gold)
+    assert set(found.weights) == {"knows"}
+    assert (found.mixed(answers).argmax(1) == knows.argmax(1)).all()
+    everyone = np.mean([cooled(own, found.temperatures[name]) for name, own in answers.items()], axis=0)
+    assert (everyone.argmax(1) == gold)[:36].sum() < 5  # what a plain mean, as cool as they come, would answer
+
+
+def test_where_nothing_is_known_the_simplest_answers_alone() -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.permutation(np.arange(64) % 2)
+    answers = {name: generator.dirichlet((3, 3), 64) for name in ("simple", "rich", "richer")}
+    assert stacked(answers, gold).weights == {"simple": 1.0}
+    rare = (np.arange(64) < 6).astype(int)  # the frequencies alone give the labels more than a half each
+    faint = np.tile([0.6, 0.4], (64, 1))
+    assert stacked({"simple": faint, "rich": np.tile([58 / 64, 6 / 64], (64, 1))}, rare).weights == {"simple": 1.0}
+
+
 def test_equal_methods_have_equal_weights() -> None:
     gold = np.arange(10) % 2
-    own = np.where(np.eye(2)[gold] > 0, 0.7, 0.3)
+    own = np.where(np.eye(2)[gold] > 0, 0.8, 0.2)
     found = stacked({"a": own, "b": own}, gold)
     np.testing.assert_allclose([found.weights["a"], found.weights["b"]], 0.5)
     with pytest.raises(ConfigError, match="no answers of b"):

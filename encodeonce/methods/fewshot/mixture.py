@@ -6,6 +6,11 @@ T_m cools a method that is too sure of itself: the one of `TEMPERATURES` under w
 The weights maximise the held-out log-likelihood of the mixture, with a Dirichlet prior that is worth `PRIOR` examples a
 method (stacking of predictive distributions, Yao et al. 2018), by expectation maximisation.
 
+Only methods that know something are mixed: those under which the held-out log-likelihood is greater, by more than the
+price of their one number, the temperature (half the logarithm of N, Schwarz 1978), than under the frequencies of the
+classes alone. Others would outvote one that knows a little, since none of them can be cooled to silence. Where no
+method knows anything, held-out labels say nothing about methods either, and the simplest answers alone.
+
 Axes: A methods   N items   C classes
 """
 
@@ -53,7 +58,8 @@ def cooled(answers: Float[np.ndarray, "N C"], temperature: float) -> Float[np.nd
 
 
 def stacked(held_out: Mapping[str, Float[np.ndarray, "N C"]], gold: Int[np.ndarray, " N"]) -> Mixture:
-    """From each method's answers to examples that it was not trained on. ConfigError where there is none."""
+    """From each method's answers to examples that it was not trained on; the methods stand from simple to rich.
+    ConfigError where there is none."""
     if not held_out or not len(gold):
         raise ConfigError("a mixture needs at least one method and one held-out example.")
     places = np.arange(len(gold))
@@ -61,8 +67,11 @@ def stacked(held_out: Mapping[str, Float[np.ndarray, "N C"]], gold: Int[np.ndarr
         name: max(TEMPERATURES, key=lambda t: float(np.log(cooled(own, t)[places, gold]).sum()) - 0.5 * abs(np.log(t)))
         for name, own in held_out.items()
     }
-    names = list(held_out)
-    right = np.stack([cooled(held_out[name], temperatures[name])[places, gold] for name in names])
+    given = {name: cooled(own, temperatures[name])[places, gold] for name, own in held_out.items()}
+    frequencies = np.bincount(gold) / len(gold)
+    least = np.log(frequencies[gold]).sum() + 0.5 * np.log(len(gold))
+    names = [name for name, own in given.items() if np.log(own).sum() > least] or list(held_out)[:1]
+    right = np.stack([given[name] for name in names])
     weights = _weights(right)
     kept = [i for i in range(len(names)) if weights[i] >= LEAST] or [int(weights.argmax())]
     weights = _weights(right[kept])

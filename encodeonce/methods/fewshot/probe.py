@@ -157,9 +157,9 @@ def likeliest_ridge(rows: Float[np.ndarray, "N F"], targets: Float[np.ndarray, "
 
 
 PROBES: Mapping[str, Probe] = {
+    "cosine": Probe(form="cosine"),
     "probe": Probe(form="last"),
     "layers": Probe(),
-    "cosine": Probe(form="cosine"),
     "late": Probe(side="neighbours"),
     "random": Probe(side="random"),
     "shuffled": Probe(side="shuffled"),
@@ -167,4 +167,4 @@ PROBES: Mapping[str, Probe] = {
     "components": Probe(side="components"),
     "self_training": Probe(rounds=2),
 }
-"""Probes and controls by name."""
+"""Probes and controls by name, from simple to rich."""
