@@ -36,7 +36,7 @@ from encodeonce.nn.packed import Packed
 from encodeonce.report.results import now, provenance
 from encodeonce.types import Document
 
-REPEATS, DOCUMENTS, PADDED_BATCH = 5, 24, 8
+REPEATS, DOCUMENTS, PADDED_BATCH = 3, 24, 8
 VISITS = 12_000 / 4_771
 
 
@@ -59,7 +59,7 @@ def stepping(method: FastDoc, batch: DocumentBatch) -> Callable[[], None]:
 
 def by_transformers(encoder: Path, windows: list[Window], compute: str) -> tuple[Callable[[], None], dict[str, int]]:
     """A step as a user of the model class writes it, and the positions it runs."""
-    model = AutoModelForMaskedLM.from_pretrained(encoder).train()
+    model = AutoModelForMaskedLM.from_pretrained(encoder, dtype=torch.float32).train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
     generator = np.random.default_rng(0)
     ordered = sorted(windows, key=lambda window: len(window.ids))
