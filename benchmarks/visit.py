@@ -147,6 +147,7 @@ def visits(source: str, encoder: str, compute: str) -> dict[str, Any]:
             "cpu_seconds_per_document": whole_run,
             "masked_epoch": least["masked"] / whole_run,
             "transformers_epoch": least["transformers"] / whole_run,
+            "transformers_epoch_less_its_padding": least["transformers"] * padded["real"] / padded["run"] / whole_run,
         },
         "all": rows,
         "positions": {"sentences": first.positions, "transformers": padded},
