@@ -117,7 +117,9 @@ def compare(
         return
     comparison.files.agree(write=False)  # before anything is encoded for a report that will not take it
     comparison.files.same_encoder(steps.spec_of(chosen, steps.pretrained(chosen)), write=False)
-    rows = comparison.run(learning.prepare(chosen, [settings for one in taking_part for settings in one.possible]))
+    splits, tasks = learning.learned(chosen)
+    possible = [settings for one in taking_part for settings in one.possible]
+    rows = comparison.run(tasks, lambda: learning.stored(chosen, splits, tasks, possible))
     unused = strangers(beside, scores(rows, metrics=metrics))
     if unused:
         log.warning("of the paper's values these stand beside none of ours: %s", ", ".join(unused))

@@ -6,8 +6,9 @@ score; then the cells of all seeds are trained at these. See `report_files` for 
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,26 @@ class Comparison:
                 raise ConfigError(f"{name.name!r} is the same as another of {[one.name for one in contenders]}.")
         self.files = ReportFiles(folder, config, names)
 
-    def run(self, material: Material) -> list[ResultsRow]:
-        """Every row of these methods and seeds, the finished and the new."""
+    def run(self, tasks: Sequence[Task], prepare: Callable[[], Material]) -> list[ResultsRow]:
+        """Every row of these methods and seeds, the finished and the new. What they are trained on is prepared before
+        the first cell that is not finished; with none left nothing is encoded."""
         self.files.agree()
-        self.files.same_encoder(material.spec)
-        self.material = material
-        self.files.remember_encoding(material)
+        self._prepare = prepare
         for one in self.contenders:
-            for cell in self.tries(one, material.tasks):
+            for cell in self.tries(one, tasks):
                 self._finish(cell)
-            points = self._choose(one, material.tasks)
+            points = self._choose(one, tasks)
             for cell in self.results(one, points):
                 self._finish(cell)
         return self.rows()
+
+    @cached_property
+    def material(self) -> Material:
+        """What every cell is trained on."""
+        material = self._prepare()
+        self.files.same_encoder(material.spec)
+        self.files.remember_encoding(material)
+        return material
 
     def rows(self) -> list[ResultsRow]:
         """The results that belong to these methods and seeds under these names, a row a cell."""

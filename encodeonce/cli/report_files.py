@@ -166,7 +166,9 @@ class ReportFiles:
             return
         told = self._told()
         before = told.setdefault(material.spec.dtype, {"written": 0, "seconds": 0.0})
-        if report.written:
+        if report.written and not report.hits:  # of all items, again where a store was lost
+            before |= {"written": report.written, "seconds": material.encoded.seconds}
+        elif report.written:
             before["written"] += report.written
             before["seconds"] += material.encoded.seconds
         before["items"] = report.asked - report.duplicates

@@ -146,19 +146,20 @@ def cost(
     down = -(-len(tasks) // across)
     figure = new_figure((4.2 * across, 3.4 * down + 0.6))
     panels = figure.subplots(down, across, squeeze=False).ravel()
+    drawn: dict[str, Any] = {}
     for axis in panels[len(tasks) :]:
         axis.set_axis_off()
     for axis, task in zip(panels, tasks, strict=False):
         known = [name for name in methods if name in scores[task] and name in seconds[task]]
-        below = sorted(known, key=seconds[task].__getitem__)[1::2]  # names of neighbours do not meet
         for method in known:
             m, score, x = methods.index(method), scores[task][method], seconds[task][method]
             colour, mark = COLOURS[m % len(COLOURS)], MARKS[m // len(COLOURS) % len(MARKS)]
-            axis.errorbar(x, score.mean, yerr=score.sd, fmt=mark, color=colour, capsize=2, linewidth=1, markersize=6)
-            shift = (6, -10 if method in below else 3)
-            axis.annotate(method, (x, score.mean), xytext=shift, textcoords="offset points", fontsize=8, color=INK)
+            point, *_ = axis.errorbar(
+                x, score.mean, yerr=score.sd, fmt=mark, color=colour, capsize=2, linewidth=1, markersize=6
+            )
+            drawn[method] = point
         axis.set_xscale("log")
-        axis.margins(x=0.25, y=0.15)
+        axis.margins(x=0.1, y=0.1)
         _plain_log(axis.xaxis)
         axis.set_title(task, loc="left", fontsize=10, color=INK)
         axis.set_xlabel("seconds of training, encoding included", fontsize=9, color=INK)
@@ -166,6 +167,9 @@ def cost(
         axis.tick_params(labelsize=8)
         axis.grid(color="#e6e8eb", linewidth=0.8)
         axis.set_axisbelow(True)
+    named = [name for name in methods if name in drawn]
+    marks = [drawn[name] for name in named]
+    figure.legend(marks, named, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     titled(figure, title)
     return saved(figure, path)
 

@@ -100,8 +100,16 @@ def test_finished_cells_are_never_computed_again(
     assert trainings == [("linear", 21, 0.02)]
     assert [row["value"] for row in printed] == [json.loads(line)["value"] for line in whole]
     trainings.clear()
+    shutil.rmtree(tmp_path / "states")
+    told = (tmp_path / "rep" / "encode.json").read_bytes()
     run("compare", config, "-o", "rep", *ARGS)
     assert trainings == []
+    assert not (tmp_path / "states").exists()  # nothing is encoded where nothing is to be trained
+    assert (tmp_path / "rep" / "encode.json").read_bytes() == told
+    run("compare", config, "-o", "rep", *ARGS, "-m", "fusion")
+    anew = json.loads((tmp_path / "rep" / "encode.json").read_bytes())["fp16"]
+    assert anew["written"] == anew["items"] == json.loads(told)["fp16"]["items"]
+    assert {row.encode_s for row in read_rows(path) if row.method == "fusion"} == {anew["seconds"]}
 
 
 def test_a_rate_is_chosen_on_dev_and_its_cell_is_kept(

@@ -64,6 +64,20 @@ def test_costs_are_read_off_plain_numbers_that_do_not_touch(
     assert all(re.fullmatch(r"[\d,.]*", t.get_text()) for t in axis.get_xticklabels(which="both"))
 
 
+def test_methods_that_cost_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names beside the points would lie upon each other: they stand in a legend, each with its mark."""
+    figures = drawn(monkeypatch)
+    names = ["frozen", "linear", "live_mix (compute=bf16)", "live_mix (compute=bf16 live=1)", "finetune"]
+    found = {name: Score((90.0, 91.0)) for name in names}
+    cost({"ner": found, "upos": found}, dict.fromkeys(("ner", "upos"), dict.fromkeys(names, 100.0)), Path("cost.png"))
+    (legend,) = figures[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert len({line.get_color() for line in legend.get_lines()}) == len(names)
+    assert all(not axis.texts for axis in figures[0].axes)
+    assert legend.get_window_extent().x0 >= 0
+    assert legend.get_window_extent().x1 <= figures[0].bbox.width
+
+
 def test_a_title_fits_its_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = drawn(monkeypatch)
     said = "a data set with a long name, an encoder with a longer one: score by cost of training"
