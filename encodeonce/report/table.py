@@ -205,10 +205,14 @@ def _training_ms(row: ResultsRow) -> float | None:
 
 
 def training_seconds(row: ResultsRow) -> float | None:
-    """Seconds of the whole training with the encoder's pass over its documents; scoring dev is in it."""
-    if row.train_s_total is None or not row.train_s_per_batch:
-        return row.train_s_total
-    return row.train_s_total * (1 + (row.train_encoder_s_per_batch or 0.0) / row.train_s_per_batch)
+    """Seconds of the whole training, scoring dev included, and of the one pass that encoded all items; where that pass
+    is not known as a whole, of the encoder's pass over the documents trained on, by its share a batch."""
+    if row.train_s_total is None:
+        return None
+    if row.encode_s is not None:
+        return row.train_s_total + row.encode_s
+    share = (row.train_encoder_s_per_batch or 0.0) / row.train_s_per_batch if row.train_s_per_batch else 0.0
+    return row.train_s_total * (1 + share)
 
 
 def _predicting_ms(row: ResultsRow) -> float | None:

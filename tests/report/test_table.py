@@ -107,6 +107,8 @@ def test_the_encoders_pass_is_shown_apart_and_included() -> None:
     assert told["infer ms/batch"] == "5.0"
     assert told["infer ms/batch + encoder"] == "105.0"
     assert seconds([row])["upos"]["frozen"] == pytest.approx(20.0 * 1.5)
+    assert seconds([replace(row, encode_s=7.0)])["upos"]["frozen"] == 27.0  # the pass itself, where it is known
+    assert seconds([replace(row, encode_s=7.0, train_encoder_s_per_batch=None)])["upos"]["frozen"] == 27.0
 
 
 def test_a_later_row_of_a_cell_replaces_the_earlier() -> None:
