@@ -1,4 +1,4 @@
-"""Writes what fusion and concatenation cost, and what they score for it, between the two marks in docs/fewshot.md.
+"""Writes scores, what fusion and concatenation cost, and both side by side, between the marks in docs/fewshot.md.
 
     python experiments/fewshot/page.py
 
@@ -10,23 +10,25 @@ none, and is named. cost.png shows scores by FLOPs, as soon as fusion or concate
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from recipe import Recipe
 from run import GROUPS
-from tables import Found, setting, settings_of
+from tables import Found, against, means, pairs, setting, settings_of
 
 from encodeonce.methods.fewshot import PROBES
 from encodeonce.report.plots import COLOURS, INK, bare, new_figure, saved
-from encodeonce.report.results import read_rows
+from encodeonce.report.results import made_by, read_rows
 from encodeonce.report.table import markdown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BENCHMARKS = ROOT / "benchmarks" / "results"
-MARKS = ("<!-- costs: written by page.py -->\n", "<!-- end of costs -->")
+COSTS = ("<!-- costs: written by page.py -->\n", "<!-- end of costs -->")
+SCORES = ("<!-- scores: written by page.py -->\n", "<!-- end of scores -->")
 
 PAPER = {"plain": 7.35, "concat512": 31.69, "integrator": 8.95}
 """Forward of Table 4, MPQA: RoBERTa-large, CA-512, ReFusion. Its unit is in doubt and cancels in ratios."""
@@ -213,12 +215,36 @@ def main() -> None:
     runs = [run for run in runs if "number" in run]
     if not runs:
         raise SystemExit("no costs yet: python benchmarks/fusion.py --out benchmarks/results/fusion.json")
-    parts = [part for run in runs for part in one_run(run)] + against_costs(runs[0])
+    written(SCORES, scored())
+    written(COSTS, [part for run in runs for part in one_run(run)] + against_costs(runs[0]))
+
+
+def scored() -> list[str]:
+    """Scores of the recipe's own setting: means, the verdict on `fewshot`, paired differences, how they were made."""
+    wanted = setting(Recipe().variant(0))
+    rows = [row for row in read_rows(HERE / "rows.jsonl") if setting(row.variant) == wanted]
+    found = settings_of(rows)[wanted]
+    parts = [
+        "Means over seeds with half the width of their 95 % interval; a `+dev` learns from train and dev (32 a class), "
+        "`fewshot` too; the others learn from train (16 a class), and dev chooses. MRPC has F1, CoLA Matthews's "
+        "correlation, the others accuracy.",
+        markdown(*means(found)),
+    ]
+    if (verdict := against(found)) is not None:
+        parts.append(f"{verdict}.")
+    header, lines = pairs(found)
+    if lines:
+        parts += ["Paired by task and seed; the error is that of the mean over tasks.", markdown(header, lines)]
+    return [*parts, made_by([replace(row, command=None) for row in rows]) + "\n"]  # a command a cell, in the row
+
+
+def written(marks: tuple[str, str], parts: Sequence[str]) -> None:
+    """In place of what stood between the marks."""
     page = ROOT / "docs" / "fewshot.md"
-    before, start, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
+    before, start, rest = page.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not start or not end:
-        raise SystemExit(f"{page}: the marks {MARKS[0].strip()} and {MARKS[1].strip()} are not there.")
+        raise SystemExit(f"{page}: the marks {marks[0].strip()} and {marks[1].strip()} are not there.")
     page.write_text(before + start + "\n\n".join(parts) + end + after, encoding="utf-8")
 
 

@@ -12,10 +12,13 @@ from encodeonce.metrics.few_shot import Spread, group_means, paired, spread
 from encodeonce.report.results import ResultsRow, latest, read_rows
 from encodeonce.report.table import aligned
 
-__all__ = ["Found", "setting", "settings_of", "table"]
+__all__ = ["Found", "against", "means", "pairs", "setting", "settings_of", "table"]
 
 
 TASKS = (*FILES, "squad")
+
+Grid = tuple[list[str], list[list[str]]]
+"""Header and lines."""
 
 Found = dict[str, dict[str, dict[int, float]]]
 """Method -> task -> seed -> score."""
@@ -50,29 +53,46 @@ def setting(variant: str) -> str:
 
 def one_setting(found: Found) -> None:
     """The tables of one setting."""
-    tasks = [task for task in TASKS if any(task in own for own in found.values())]
+    print(aligned(*means(found)))
+    if (said := against(found)) is not None:
+        print(f"\n{said}")
+    header, lines = pairs(found)
+    if lines:
+        print()
+        print(aligned(header, lines))
+
+
+def means(found: Found) -> Grid:
+    """A line a method: the mean of every task, of all, and of the paper's groups."""
+    tasks = tasks_of(found)
     lines, averages = [], []
     for name, own in found.items():
-        means = {t: spread(list(own[t].values())) for t in tasks if t in own}
-        cells = [with_interval(means[t]) if t in means else "" for t in tasks]
-        averages.append(group_means({t: one.mean for t, one in means.items()}))
-        average = sum(one.mean for one in means.values()) / len(means)
-        lines.append([name, *cells, f"{average:.2f} of {len(means)}"])
+        by_task = {t: spread(list(own[t].values())) for t in tasks if t in own}
+        cells = [with_interval(by_task[t]) if t in by_task else "" for t in tasks]
+        averages.append(group_means({t: one.mean for t, one in by_task.items()}))
+        average = sum(one.mean for one in by_task.values()) / len(by_task)
+        lines.append([name, *cells, f"{average:.2f} of {len(by_task)}"])
     groups = [group for group in averages[0] if any(own[group] is not None for own in averages)]
     for line, own in zip(lines, averages, strict=True):
         line.extend("" if own[group] is None else f"{own[group]:.2f}" for group in groups)
-    print(aligned(["method", *tasks, "mean", *groups], lines))
-    if {"fewshot", "probe", "finetune"} <= set(found):
-        against(found)
+    return ["method", *tasks, "mean", *groups], lines
+
+
+def pairs(found: Found) -> Grid:
+    """A line a method and rival: paired differences, their mean over tasks and its standard error."""
+    tasks = tasks_of(found)
     lines = [
         differences(found[name], found[rival], f"{name} - {rival}", tasks)
         for name in found
         for rival in rivals(name)
         if rival in found and set(found[rival]) & set(found[name])
     ]
-    if lines:
-        print()
-        print(aligned(["paired difference", "mean", "error", *tasks], lines))
+    return ["paired difference", "mean", "error", *tasks], lines
+
+
+def tasks_of(found: Found) -> list[str]:
+    """Those that any method has, in the paper's order."""
+    return [task for task in TASKS if any(task in own for own in found.values())]
 
 
 def with_interval(one: Spread) -> str:
@@ -112,7 +132,10 @@ def differences(
     ]
 
 
-def against(found: Found) -> None:
+def against(found: Found) -> str | None:
+    """What `fewshot` has over the better of probe and fine-tuning, task by task; None where one of them is missing."""
+    if not {"fewshot", "probe", "finetune"} <= set(found):
+        return None
     own, probe, tuned = found["fewshot"], found["probe"], found["finetune"]
     tasks = [t for t in TASKS if t in own and t in probe and t in tuned]
     first, second = {}, {}
@@ -122,5 +145,5 @@ def against(found: Found) -> None:
         first[task], second[task] = [own[task][s] for s in seeds], [better[s] for s in seeds]
     mean, error, by_task = paired(first, second)
     doubt = "" if error is None else f" (standard error {error:.2f}, clustered by task)"
-    print(f"\nfewshot against the better of probe and finetune of each task: {mean:+.2f}{doubt}")
-    print("  ".join(f"{task} {value:+.1f}" for task, value in by_task.items()))
+    listed = ", ".join(f"{task} {value:+.1f}" for task, value in by_task.items())
+    return f"fewshot against the better of probe and finetune of each task: {mean:+.2f}{doubt}; {listed}"
