@@ -234,8 +234,10 @@ def test_the_page_sets_scores_beside_costs_and_names_what_has_no_score(place: Pa
         "of_one_text": {"own": 9, "concat8": 70, "concat512": 500},
     }
     (results / "fusion.json").write_text(json.dumps({**found, **more, "number": part(number)}))
-    (docs / "fewshot.md").write_text("# Few\n\n<!-- costs: written by page.py -->\n<!-- end of costs -->\nlast\n")
-    for name, first in (("finetune", 60.0), ("concat.2", 70.0), ("fused.refusion", 50.0)):
+    marks = "\n".join(f"<!-- {part}: written by page.py -->\n<!-- end of {part} -->" for part in ("scores", "costs"))
+    (docs / "fewshot.md").write_text(f"# Few\n\n{marks}\nlast\n")
+    methods = {"finetune": 60.0, "concat.2": 70.0, "fused.refusion": 50.0, "probe": 58.5, "fewshot": 63.0}
+    for name, first in methods.items():
         for t, task in enumerate(shown.tasks):
             for seed in shown.seeds[: 4 if name == "fused.refusion" and t == 9 else 5]:
                 run.append_row(
@@ -253,6 +255,13 @@ def test_the_page_sets_scores_beside_costs_and_names_what_has_no_score(place: Pa
     assert "| `concat.2` | 9.000 | 74.5 |" in page
     assert "`fused.refusion` (49 of 50 cells)" in page
     assert "`prompt`," in page
+    ten = " | ".join(f"{60 + t:.1f} ±0.0" for t in (0, 1, 2, 3, 4, 5, 6, 8, 7, 9))  # in the paper's order
+    assert f"| finetune | {ten} | 64.50 of 10 |" in page
+    verdict = (
+        "fewshot against the better of probe and finetune of each task: +3.00 (standard error 0.00, clustered by task)"
+    )
+    assert f"{verdict}; sst2 +3.0" in page
+    assert "| fused.refusion - finetune | -10.00 | 0.00 |" in page
     assert page.endswith("<!-- end of costs -->\nlast\n")
     assert (place / "cost.png").read_bytes()[:4] == b"\x89PNG"
     importlib.import_module("page").main()
