@@ -223,6 +223,8 @@ def scored() -> list[str]:
     """Scores of the recipe's own setting: means, the verdict on `fewshot`, paired differences, how they were made."""
     wanted = setting(Recipe().variant(0))
     rows = [row for row in read_rows(HERE / "rows.jsonl") if setting(row.variant) == wanted]
+    if not rows:
+        return ["No rows yet.\n"]
     found = settings_of(rows)[wanted]
     parts = [
         "Means over seeds with half the width of their 95 % interval; a `+dev` learns from train and dev (32 a class), "
