@@ -20,7 +20,6 @@ Axes: L views   T pieces of a sentence   D width
 
 import argparse
 import functools
-import json
 import os
 import random
 import time
@@ -33,6 +32,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
 import torch
+from parts import show
 
 from encodeonce.corpus import conllu, manual
 from encodeonce.encoders.pretrained import Pretrained
@@ -64,14 +64,12 @@ def main() -> None:
     result = by_budget(folder, chosen, budgets, args.rounds) if budgets else measure(folder, chosen, args.rounds)
     result |= provenance(started)
     result["source"] = args.conllu.name if args.conllu else "manual"
-    print(json.dumps(result, indent=2))
-    if args.out:
-        args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     if budgets:
         speeds = result["pieces_per_second"]["bf16x3"].values()
-        print(round(max(speeds) / min(speeds), 2))
-        return
-    print(max(result["ratios_to_sorted"][name] for name in COMPUTE if result["relative_error"][name] < 1e-5))
+        figure = round(max(speeds) / min(speeds), 2)
+    else:
+        figure = max(result["ratios_to_sorted"][name] for name in COMPUTE if result["relative_error"][name] < 1e-5)
+    show(result, args.out, figure)
 
 
 def packaged() -> Path:

@@ -24,7 +24,6 @@ Axes: B items   K neighbours   D width
 
 import argparse
 import itertools
-import json
 import os
 import random
 import time
@@ -40,6 +39,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
 import torch
+from parts import show
 
 from encodeonce import costs
 from encodeonce.batching import Batch, Cut
@@ -102,12 +102,8 @@ def main() -> None:
         if name != "step":
             result[name]["flops"] = {key: bench.flops(name, key) for key in least}
     result |= provenance(started)
-    print(json.dumps(result, indent=2))
-    if args.out:
-        args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     timed_forward = result.get("forward_32", result.get("forward_1"))
-    if timed_forward is not None:
-        print(timed_forward["to_plain"]["integrator"])
+    show(result, args.out, timed_forward["to_plain"]["integrator"] if timed_forward else "forward was not timed")
 
 
 def packaged() -> Path:

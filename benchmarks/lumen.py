@@ -1,14 +1,13 @@
 """What a question costs at T5-Base shape, measured: all live, a third live, nothing live; beside the paper's formula.
 
-    python benchmarks/lumen.py [--repeats 3] [--passages 20]
+    python benchmarks/lumen.py [--repeats 3] [--passages 20] [--out results.json]
 
 Random weights, a small vocabulary, 20 passages of 208 pieces and a question of 48, as in the paper; wall seconds of one
 thread, minima of interleaved repeats. `encoder` is all that comes before the decoder, the memory's read from a store
-and the question's own pass included; `answer` adds one pass of the decoder over 32 pieces. Writes results/lumen.json.
+and the question's own pass included; `answer` adds one pass of the decoder over 32 pieces.
 """
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -20,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from parts import show
 
 from encodeonce import costs
 from encodeonce.encoders.t5_decoder import T5Decoder
@@ -28,7 +28,6 @@ from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
 from encodeonce.types import Document, Passage, Pieces, Question
 
-RESULTS = Path(__file__).parent / "results" / "lumen.json"
 WIDTH, BLOCKS, QUESTION, PASSAGE, TARGET, PIECES = 768, 12, 48, 208, 32, 512
 LIVE = (12, 4, 0)
 
@@ -91,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--passages", type=int, default=20)
+    parser.add_argument("--out", type=Path)
     arguments, started = parser.parse_args(), now()
     torch.set_num_threads(1)
     passages = tuple(Passage(f"p{i}", "", "x" * (i + 1)) for i in range(arguments.passages))
@@ -115,8 +115,7 @@ def main() -> None:
     for row in rows:
         row["encoder_ratio"], row["answer_ratio"] = (row[k] / rows[0][k] for k in ("encoder_s", "answer_s"))
         row["encoder_formula"], row["answer_formula"] = (row[k] / rows[0][k] for k in ("encoder_macs", "macs"))
-        print(json.dumps({key: round(value, 4) for key, value in row.items()}))
-    RESULTS.write_text(json.dumps({"rows": rows, **provenance(started)}, indent=1) + "\n")
+    show({"rows": rows, **provenance(started)}, arguments.out, round(rows[1]["answer_ratio"], 2))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from parts import show
 
 from encodeonce.corpus.passages import read_passages
 from encodeonce.corpus.questions import read_questions
@@ -61,10 +62,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = measured(options)
-    print(json.dumps(found, indent=1))
-    if options.out is not None:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(found["ask"]["bm25"]["wall_median_s"])
+    show(found, options.out, found["ask"]["bm25"]["wall_median_s"])
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 __all__ = ["show"]
 
 
-def show(parts: Mapping[str, Any], out: str | None, figure: str) -> None:
-    """Print, and write to `out` where one is given."""
+def show(parts: Mapping[str, Any], out: str | Path | None, figure: object) -> None:
+    """Print, `figure` last, and write to `out` where one is given."""
     text = json.dumps(parts, indent=2)
     print(text)
     if out:

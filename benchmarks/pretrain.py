@@ -1,7 +1,6 @@
 """One command from documents with a category column to an exported encoder: 2,000 triplets of ten-sentence documents.
 
-    python benchmarks/pretrain.py DOCUMENTS.jsonl [--set KEY=VALUE ...]   # benchmarks/results/pretrain.json
-    python benchmarks/pretrain.py DOCUMENTS.jsonl --pace                  # benchmarks/results/pretrain-pace.json
+    python benchmarks/pretrain.py DOCUMENTS.jsonl [--set KEY=VALUE ...] [--pace] [--out results.json]
 
 Documents are arXiv-like lines with text and category_path; abstracts of one category are joined until they have ten
 sentences. Threads are as the environment says (the target is ten minutes on two cores). Encoder: minilm-mlm where
@@ -12,6 +11,7 @@ sentence and of training on a document (forward, backward, optimiser; 96 documen
 and with two, and adds up what the command does of each. Reading, cutting, scoring and export are not in it.
 """
 
+import argparse
 import json
 import resource
 import subprocess
@@ -20,9 +20,11 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from parts import show
 
 from encodeonce.corpus import read
 from encodeonce.corpus.taxonomy import path_of
@@ -57,7 +59,8 @@ def joined(source: str, target: Path) -> int:
     return written
 
 
-def main(source: str, *changes: str) -> None:
+def whole(source: str, changes: list[str]) -> dict[str, Any]:
+    """The command itself, timed from outside, and what it reports."""
     started = now()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -78,24 +81,23 @@ def main(source: str, *changes: str) -> None:
             str(folder / "out"),
         ]
         began = time.perf_counter()
-        done = subprocess.run([*command, *changes, "--json"], check=True, stdout=subprocess.PIPE)
+        settings = [part for change in changes for part in ("--set", change)]
+        done = subprocess.run([*command, *settings, "--json"], check=True, stdout=subprocess.PIPE)
         wall = time.perf_counter() - began
         report = json.loads(done.stdout)
     cpu = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = {
+    return {
         "documents": n,
         "tuples": report["tuples"],
         "command_seconds": round(wall, 1),
         "command_cpu_seconds": round(cpu.ru_utime + cpu.ru_stime, 1),
-        "changes": [change for change in changes if change != "--set" and "/" not in change],
+        "changes": [change for change in changes if "/" not in change],
         **{key: report[key] for key in ("costs", "held_out")},
         **provenance(started),
     }
-    Path(__file__).with_name("results").joinpath("pretrain.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
 
 
-def pace(source: str) -> None:
+def pace(source: str) -> dict[str, Any]:
     """Both parts with one thread and with two, and the sum for the whole command."""
     started = now()
     with tempfile.TemporaryDirectory() as name:
@@ -146,7 +148,7 @@ def pace(source: str) -> None:
             "minutes_on_quiet_cores": (once + training) / threads / 60,
         }
     torch.set_num_threads(1)
-    result = {
+    return {
         "documents": used,
         "sentences": used * SENTENCES,
         "pieces_a_sentence": sum(len(text) for one in cut for text in one.texts) / len(some),
@@ -156,9 +158,23 @@ def pace(source: str) -> None:
         "all": {str(threads): taken for threads, taken in found.items()},
         **provenance(started),
     }
-    Path(__file__).with_name("results").joinpath("pretrain-pace.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("documents")
+    parser.add_argument("--set", action="append", default=[], dest="changes", metavar="KEY=VALUE")
+    parser.add_argument("--pace", action="store_true")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    if args.pace:
+        result = pace(args.documents)
+        figure = result["by_threads"]["2"]["minutes_on_quiet_cores"]
+    else:
+        result = whole(args.documents, args.changes)
+        figure = result["command_seconds"] / 60
+    show(result, args.out, f"{figure:.1f} minutes")
 
 
 if __name__ == "__main__":
-    pace(sys.argv[1]) if "--pace" in sys.argv else main(*sys.argv[1:])
+    main()

@@ -9,7 +9,6 @@ parts as JSON, then one ratio: bf16x3 to plain, each at its median, mean of the 
 """
 
 import argparse
-import json
 import os
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
 import torch
+from parts import show
 
 from encodeonce.nn.frozen_linear import backends
 from encodeonce.report.results import now, provenance
@@ -40,10 +40,7 @@ def main() -> None:
     shapes = {"x".join(map(str, shape)): measure(*shape, args.rounds) for shape in SHAPES}
     ratios = [found["bf16x3"]["0.5"] / found["plain"]["0.5"] for found in shapes.values() if "bf16x3" in found]
     result = {"gflops": shapes, "rounds": args.rounds, "weights": WEIGHTS, **provenance(started)}
-    print(json.dumps(result, indent=2))
-    if args.out:
-        args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(round(fmean(ratios), 2) if ratios else 1.0)
+    show(result, args.out, round(fmean(ratios), 2) if ratios else 1.0)
 
 
 def measure(rows: int, inputs: int, outputs: int, rounds: int) -> dict[str, dict[str, float]]:

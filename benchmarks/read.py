@@ -21,7 +21,6 @@ Axes: T rows of all items   P rows of a batch   L layers   D width
 
 import argparse
 import gc
-import json
 import os
 import statistics
 import tempfile
@@ -31,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from parts import show
 
 from encodeonce.report.results import now, provenance
 from encodeonce.store import Store
@@ -210,11 +210,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
         result = run(Path(scratch), args)
-    text = json.dumps(result, indent=1)
-    if args.out:
-        Path(args.out).write_text(text + "\n")
-    print(text)
-    print(f"ratio: {result['warm_store_to_raw']:.3f}")
+    show(result, args.out, f"ratio: {result['warm_store_to_raw']:.3f}")
 
 
 def run(scratch: Path, args: argparse.Namespace) -> dict[str, object]:

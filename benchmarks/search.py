@@ -13,7 +13,6 @@ Prints the parts as JSON, then one number: milliseconds of one exact query, fp32
 """
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 import numpy as np
 import torch
+from parts import show
 
 from encodeonce.report.results import now, provenance
 from encodeonce.store import Search
@@ -65,10 +65,7 @@ def main() -> None:
         "build_s": {name: round(seconds, 2) for name, seconds in built.items()},
         **provenance(started),
     }
-    print(json.dumps(result, indent=2))
-    if args.out:
-        args.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(round(times["exact"]["one"], 2))
+    show(result, args.out, round(times["exact"]["one"], 2))
 
 
 def made(n: int, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """A document visit, trained on stored sentence vectors and as masked language, on the same abstracts and one thread.
 
-    OMP_NUM_THREADS=1 python benchmarks/visit.py DOCUMENTS.jsonl ENCODER [RESULTS.json]
+    OMP_NUM_THREADS=1 python benchmarks/visit.py DOCUMENTS.jsonl ENCODER [--out results.json]
 
 Forward, backward and optimiser step of a batch of as many documents, CPU seconds, all interleaved, the least of the
 repeats; ENCODER needs its masked-language head. "masked" is this project's own masked-language training: packed, the
@@ -12,8 +12,7 @@ A whole run encodes every document once and visits it VISITS times (2,000 triple
 the first trial); an epoch visits it once. Pieces that stand there for padding are counted apart.
 """
 
-import json
-import sys
+import argparse
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from parts import show
 from transformers import AutoModelForMaskedLM
 
 from encodeonce.corpus import read
@@ -93,14 +93,15 @@ def by_transformers(encoder: Path, windows: list[Window], compute: str) -> tuple
     return step, {"real": real, "run": run}
 
 
-def main(source: str, encoder: str, out: str = "") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("documents")
+    parser.add_argument("encoder")
+    parser.add_argument("--out", type=Path)
+    args, started = parser.parse_args(), now()
     torch.set_num_threads(1)
-    started = now()
-    found = {compute: visits(source, encoder, compute) for compute in ("fp32", "bf16")}
-    result = {**found, **provenance(started)}
-    path = Path(out) if out else Path(__file__).with_name("results") / "visit.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    found = {compute: visits(args.documents, args.encoder, compute) for compute in ("fp32", "bf16")}
+    show({**found, **provenance(started)}, args.out, f"{found['fp32']['whole_run']['masked_epoch']:.1f}")
 
 
 def visits(source: str, encoder: str, compute: str) -> dict[str, Any]:
@@ -161,4 +162,4 @@ def _all(made: Iterable[Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
