@@ -3,7 +3,7 @@
     FOLDER/state.json                    written last: without it there is no checkpoint
     FOLDER/step-00000042.safetensors     the file that state.json names; older ones are deleted after it is in place
 
-No pickle. A checkpoint that was cut or changed is refused by its SHA-256.
+A second checkpoint of a step, once its epoch is scored, has a name of its own beside the first. No pickle. A checkpoint that was cut or changed is refused by its SHA-256.
 """
 
 import hashlib
@@ -36,12 +36,15 @@ class Checkpoint:
 
     def save(self, folder: Path) -> None:
         """Write atomically, then delete what the last checkpoint held."""
-        name = f"step-{self.values['step']:08d}.safetensors"
         content = tensor_bytes({key: tensor.detach().contiguous().cpu() for key, tensor in self.tensors.items()})
+        digest, step = hashlib.sha256(content).hexdigest(), f"step-{self.values['step']:08d}"
+        name = f"{step}.safetensors"
+        if (folder / name).exists():  # state.json may name it: it stays whole until the next one is in place
+            name = f"{step}-{digest[:8]}.safetensors"
         state = {
             "format": FORMAT,
             "tensors": name,
-            "sha256": hashlib.sha256(content).hexdigest(),
+            "sha256": digest,
             "origin": dict(self.origin),
             "values": dict(self.values),
         }

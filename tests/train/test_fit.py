@@ -16,6 +16,8 @@ from encodeonce.batching import Encodings, Examples
 from encodeonce.errors import ConfigError, DataError, RunError
 from encodeonce.methods.aggregate import Aggregate, Variant
 from encodeonce.tasks import Task, named
+from encodeonce.train import checkpoint
+from encodeonce.train.atomic import write_bytes
 from encodeonce.train.evaluate import evaluate
 from encodeonce.train.fit import Fit, fit
 from encodeonce.train.settings import Settings
@@ -240,8 +242,34 @@ def test_a_damaged_checkpoint_is_refused_by_file(make_corpus: Corpus, tmp_path: 
 
 
 def test_a_checkpoint_is_safetensors_and_json_and_old_ones_go(make_corpus: Corpus, tmp_path: Path) -> None:
-    Job(make_corpus(12)).fit(replace(QUICK, save_steps=1), folder=tmp_path)
+    Job(make_corpus(12)).fit(replace(QUICK, save_steps=4), folder=tmp_path)
     assert sorted(p.name for p in (tmp_path / "checkpoint").iterdir()) == ["state.json", "step-00000006.safetensors"]
+
+
+def test_killed_between_the_two_files_of_a_second_checkpoint_of_one_step(
+    make_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch's last step is saved by `save_steps`, and again with the best weights once dev is scored."""
+    settings, job = replace(QUICK, save_steps=3), Job(make_corpus(12))
+    written: list[str] = []
+
+    def killed(path: Path, content: bytes) -> None:
+        written.append(path.name)
+        if len(written) == 4:
+            raise KeyboardInterrupt
+        write_bytes(path, content)
+
+    monkeypatch.setattr(checkpoint, "write_bytes", killed)
+    with pytest.raises(KeyboardInterrupt):
+        job.fit(settings, folder=tmp_path, dev=job.examples)
+    assert written[1::2] == ["state.json", "state.json"]
+    assert all(name.startswith("step-00000003") for name in written[::2])
+    monkeypatch.undo()
+    again, whole = Job(make_corpus(12)), Job(make_corpus(12))
+    again.fit(settings, folder=tmp_path, dev=again.examples)
+    whole.fit(settings, dev=whole.examples)
+    assert equal(again.weights(), whole.weights())
+    assert len(list((tmp_path / "checkpoint").iterdir())) == 2
 
 
 def scripted(method: Aggregate, values: dict[str, list[float | None]]) -> dict[str, Any]:
