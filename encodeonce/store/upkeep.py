@@ -12,11 +12,12 @@ import numpy as np
 import xxhash
 
 from ..errors import CorruptStore, StoreError
-from .claim import is_held, remove_unheld
+from .claim import Claim, is_held, remove_unheld
 from .format import NAME, Manifest, manifest_names
 from .opening import read_spec
 from .reader import Store
 from .shard import NEXT_STEP, Shard
+from .writer import is_finished
 
 __all__ = ["gc", "info", "ls", "verify"]
 
@@ -114,7 +115,7 @@ def gc(path: PathLike, *, max_bytes: int | None = None, dry_run: bool = False) -
             size -= sum(file.stat().st_size for file in files)
             gone += files
     if not dry_run:
-        dead = [file for file in dead if remove_unheld(file)]
+        dead = [file for file in dead if removed(file)]
         for file in gone:
             file.unlink(missing_ok=True)
     return [file.name for file in [*dead, *gone]]
@@ -137,8 +138,21 @@ def leftovers(folder: Path) -> list[Path]:
             found.append(file)
     for file in sorted(folder.glob("*.safetensors")):
         if NAME.fullmatch(file.stem) and file.stem not in finished and file.stem not in held and not is_held(file):
-            found.append(file)
+            # asked once more, and last: a writer lets go of its data when the manifest is there
+            if not is_finished(folder, file.stem):
+                found.append(file)
     return found
+
+
+def removed(leftover: Path) -> bool:
+    """Remove a leftover, unless a writer took up its shard after it was found."""
+    if leftover.suffix == ".tmp":
+        return remove_unheld(leftover)
+    claim = Claim.take(leftover.with_name(f"{leftover.name}.tmp"))
+    if claim is None:
+        return False
+    with claim:  # nobody begins the shard meanwhile
+        return not is_finished(leftover.parent, leftover.stem) and remove_unheld(leftover)
 
 
 def duplicates(shards: list[Shard]) -> list[Shard]:

@@ -18,7 +18,7 @@ import pytest
 from fake_source import FakeSource, digest, documents, spec, states
 
 from encodeonce.errors import StoreFull
-from encodeonce.store import Store, claim, gc, info, verify
+from encodeonce.store import Store, claim, gc, info, upkeep, verify
 
 Forked = Callable[[Callable[[], object]], int]
 FSYNC = os.fsync
@@ -165,6 +165,29 @@ def test_a_writer_waits_for_a_living_one_and_takes_over_from_a_dead_one(tmp_path
     os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(os.waitpid(second, 0)[1]) == 0
     assert digest(folder) == due
+
+
+@pytest.mark.parametrize("moment", ["is_held", "leftovers"])
+def test_gc_spares_a_shard_that_is_finished_while_it_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Its manifest appears once gc has seen the data without one: before it asks who holds them, or before it acts."""
+    due = whole(tmp_path, 5)
+    (manifest, *_) = (tmp_path / name for name in due if name.endswith(".json") and name != "store.json")
+    aside = manifest.rename(tmp_path.with_name("aside.json"))
+    asked = getattr(upkeep, moment)
+
+    def finishing(path: Path) -> object:
+        if moment == "leftovers":
+            found = asked(path)
+            assert [file.name for file in found] == [manifest.with_suffix(".safetensors").name]
+        if aside.exists():
+            aside.rename(manifest)
+        return found if moment == "leftovers" else asked(path)
+
+    monkeypatch.setattr(upkeep, moment, finishing)
+    assert gc(tmp_path) == []
+    assert digest(tmp_path) == due
 
 
 def test_disk_full_is_one_clear_error(tmp_path: Path, forked: Forked) -> None:
