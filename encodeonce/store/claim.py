@@ -44,7 +44,12 @@ def lock(handle: int) -> bool | None:
 def is_held(path: Path) -> bool:
     """Whether a living process holds `path`; a file that is not there is held by nobody."""
     try:
-        handle = os.open(path, os.O_RDWR)
+        try:
+            handle = os.open(path, os.O_RDWR)  # some network file systems lock no other
+        except OSError as problem:
+            if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:

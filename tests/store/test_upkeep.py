@@ -1,5 +1,6 @@
 """info, ls, verify and gc: what they say and what they leave."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -55,6 +56,22 @@ def test_gc_removes_leftovers_and_nothing_else(tmp_path: Path) -> None:
         name: value for name, value in digest(tmp_path).items() if name not in ("notes.tmp", "other.safetensors")
     } == before
     assert gc(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", [errno.EACCES, errno.EROFS])
+def test_info_of_a_store_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
+    filled(tmp_path)
+    dead = "0" * 32 + ".safetensors.tmp"
+    (tmp_path / dead).write_bytes(b"half")
+    opened = os.open
+
+    def read_only(path: Path, flags: int, *rest: int) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY):
+            raise OSError(kind, os.strerror(kind), str(path))
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert info(tmp_path)["unfinished"] == [dead]
 
 
 def test_gc_removes_shards_whose_items_all_are_elsewhere(tmp_path: Path) -> None:
