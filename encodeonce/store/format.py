@@ -178,9 +178,12 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path, name: str, spec: Spec) -> "Manifest":
-        """The manifest of shard `name`. Raises CorruptStore naming the file where it is not as written."""
+        """The manifest of shard `name`. Raises CorruptStore naming the file where it is not as written, or gone."""
         path = folder / f"{name}.json"
-        values = parse_sealed(path)
+        try:
+            values = parse_sealed(path)
+        except FileNotFoundError:
+            raise CorruptStore(f"{path} is gone: its shard was removed meanwhile. Open the store again.") from None
         values.pop("format")
         try:
             manifest = cls(**{**values, "layers": tuple(values["layers"])})

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError, NotStored, StoreError
+from ..errors import ConfigError, CorruptStore, NotStored, StoreError
 from ..nn.packed import Packed
 from ..types import Document, Encoding, Spec
 from .claim import remove_unheld
@@ -22,7 +22,7 @@ from .lookup import Lookup
 from .opening import compare, create, read_spec, refuse_other_content
 from .quantise import TORCH
 from .shard import Mapping, Shard
-from .writer import FillReport, Item, Job, Source, check_part, check_room, cut_items, fill_shards, runs_of
+from .writer import FillReport, Item, Job, Source, check_part, check_room, cut_items, fill_shards, is_finished, runs_of
 
 __all__ = ["Store"]
 
@@ -92,7 +92,13 @@ class Store:
     def refresh(self) -> None:
         """See the shards that other writers finished since; positions known before stay as they are."""
         known = {shard.manifest.name for shard in self._shards}
-        fresh = [name for name in manifest_names(self.path) if name not in known]
+        fresh = []
+        for name in manifest_names(self.path):
+            try:
+                fresh += [] if name in known else [Shard(self.path, name, self.spec)]
+            except CorruptStore:
+                if is_finished(self.path, name):
+                    raise  # else it was removed since it was listed, its manifest first
         if fresh:
             self._add(fresh)
 
@@ -240,9 +246,9 @@ class Store:
                 jobs.append(Job.of(chosen))
         return jobs
 
-    def _add(self, names: Sequence[str]) -> None:
-        """Open these shards and give their items the next positions."""
-        self._shards += [Shard(self.path, name, self.spec) for name in names]
+    def _add(self, shards: Sequence[Shard]) -> None:
+        """Give the items of these shards the next positions."""
+        self._shards += shards
         sizes = [len(shard) for shard in self._shards]
         self._bases = np.cumsum([0, *sizes])
         none = np.zeros(0, np.int64)
@@ -383,5 +389,5 @@ def reopen(path: str, layers: tuple[int, ...], verify: Verify, names: list[str])
     """The store of another process with the same positions."""
     folder = Path(path)
     store = Store(folder, read_spec(folder), layers, verify)
-    store._add(names)
+    store._add([Shard(folder, name, store.spec) for name in names])
     return store

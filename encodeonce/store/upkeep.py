@@ -137,10 +137,10 @@ def leftovers(folder: Path) -> list[Path]:
         elif file.suffix == ".tmp" and (NAME.fullmatch(name) or name == "store"):
             found.append(file)
     for file in sorted(folder.glob("*.safetensors")):
-        if NAME.fullmatch(file.stem) and file.stem not in finished and file.stem not in held and not is_held(file):
-            # asked once more, and last: a writer lets go of its data when the manifest is there
-            if not is_finished(folder, file.stem):
-                found.append(file)
+        unfinished = NAME.fullmatch(file.stem) and file.stem not in finished and file.stem not in held
+        # whether it is finished is asked once more, last: a writer lets go of its data when the manifest is there
+        if unfinished and not is_held(file) and not is_finished(folder, file.stem):
+            found.append(file)
     return found
 
 

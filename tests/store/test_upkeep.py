@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from fake_source import FakeSource, digest, documents, spec, states
 
 from encodeonce.errors import CorruptStore, StoreError
-from encodeonce.store import Store, gc, info, ls, verify
+from encodeonce.store import Store, gc, info, ls, reader, verify
 
 
 def filled(folder: Path, n: int = 20) -> Store:
@@ -117,6 +118,27 @@ def test_a_reader_of_a_shard_that_was_removed_is_told(tmp_path: Path) -> None:
     gc(tmp_path, max_bytes=0)
     with pytest.raises(CorruptStore, match="was removed or cut after the store was opened"):
         store.batch(range(20))
+
+
+def test_a_shard_that_is_removed_while_a_store_is_opened_is_not_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = len(filled(tmp_path))
+    name, *_ = (line["name"] for line in ls(tmp_path))
+    items = next(line["items"] for line in ls(tmp_path))
+    listed = reader.manifest_names
+
+    def removed_since(folder: Path) -> list[str]:
+        names = listed(folder)
+        for file in folder.glob(f"{name}.*"):
+            file.unlink()
+        return names
+
+    pickled = pickle.dumps(Store.open(tmp_path))
+    monkeypatch.setattr(reader, "manifest_names", removed_since)
+    assert len(Store.open(tmp_path)) == held - items
+    with pytest.raises(CorruptStore, match=rf"{name}.json is gone: its shard was removed meanwhile. Open the store"):
+        pickle.loads(pickled)
 
 
 def test_nothing_is_said_of_what_is_no_store(tmp_path: Path) -> None:
