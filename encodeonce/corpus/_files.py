@@ -6,6 +6,7 @@ Never `str.splitlines`: U+2028, U+0085 and their like are characters of a word h
 import gzip
 import logging
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
@@ -22,6 +23,7 @@ __all__ = [
     "ending",
     "is_text",
     "lines",
+    "numbered",
     "stem",
     "text_files",
     "text_of",
@@ -61,6 +63,14 @@ def lines(path: str | Path) -> Iterator[str]:
                 if not line:
                     continue
             yield line
+
+
+def numbered(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Each of `lines` with its number; a byte order mark has 0."""
+    number = 0
+    for line in lines(path):
+        number += line != BOM
+        yield number, line
 
 
 def ending(path: str | Path) -> str:
@@ -113,7 +123,7 @@ def _opened(path: str | Path) -> Iterator[Iterable[bytes]]:
                 yield plain
     except FileNotFoundError:
         raise DataError(f"There is no file {path}.") from None
-    except (EOFError, gzip.BadGzipFile) as problem:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
         raise DataError(f"{path} is a damaged gzip file: {problem}.") from None
     except OSError as problem:
         raise DataError(f"{path} cannot be read: {problem.strerror or problem}.") from None

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ConfigError, DataError
 from ..types import Document
 from ._fields import kind, strings
-from ._files import BOM, Target, lines, stem, write_text
+from ._files import BOM, Target, numbered, stem, write_text
 from ._format import Format, refuse_empty_pair
 
 __all__ = ["FORMATS", "document", "read", "rows", "write"]
@@ -37,7 +37,7 @@ def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) ->
 
 def rows(path: str | Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Stream (object, "file:line"); blank lines are no rows."""
-    for number, line in _numbered(path):
+    for number, line in numbered(path):
         if line.strip(_BLANK):
             yield _parsed(line, f"{path}:{number}"), f"{path}:{number}"
 
@@ -70,7 +70,7 @@ def _written(source: str | Path | Iterable[Document], columns: Mapping[str, Sequ
 
 def _file_objects(path: str | Path) -> Iterator[tuple[str, dict[str, Any] | None, str]]:
     """(place, object, line) of every line; no object for a blank line."""
-    for number, line in _numbered(path):
+    for number, line in numbered(path):
         place = f"{path}:{number}"
         yield place, _parsed(line, place) if line.strip(_BLANK) else None, line
 
@@ -88,13 +88,6 @@ def _object(item: Document) -> tuple[str, dict[str, Any], str]:
     value.update({name: list(column) for name, column in item.columns.items() if name != "form"})
     value.update({k: v for k, v in item.meta.items() if v is None or isinstance(v, (str, int, float, list, dict))})
     return item.place or item.id, value, ""
-
-
-def _numbered(path: str | Path) -> Iterator[tuple[int, str]]:
-    number = 0
-    for line in lines(path):
-        number += line != BOM
-        yield number, line
 
 
 def _parsed(line: str, place: str) -> dict[str, Any]:
@@ -128,7 +121,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
             f"{place}: neither 'words' (or 'tokens') nor 'text' nor 'sentences'. There is: "
             f"{', '.join(value) or 'nothing'}. Say where they stand with columns, such as text=text_a,pair=text_b."
         )
-    pair = value.get(pair_field)
+    id_field, pair = named.get("id", "id"), value.get(pair_field)
     if pair is not None and not isinstance(pair, str) and "pair" not in named:
         pair, pair_field = None, ""  # a field of that name which is something else
     for field, content in ((text_field, text), (pair_field, "" if pair is None else pair)):
@@ -139,7 +132,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
     meta: dict[str, Any] = {}
     ours = {field: name for name, field in named.items()}
     for field, content in value.items():
-        if field in (words_field, text_field, pair_field, "id") or (sentences and field == sentences_field):
+        if field in (words_field, text_field, pair_field, id_field, "id") or (sentences and field == sentences_field):
             continue
         name = ours.get(field, field)
         labels = isinstance(content, list) and bool(words_field) and (field == "labels" or field in ours)
@@ -147,7 +140,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
             per_word[name] = _labels(content, field, len(words), place)
         else:
             meta[name] = content
-    own = value.get("id")
+    own = value.get(id_field)
     name = ordinal if own is None else str(own)
     return Document(name, words, text, per_word, meta, place, pair or "", sentences)
 

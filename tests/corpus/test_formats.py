@@ -1,5 +1,6 @@
 """The door of the room: formats by suffix and name, empty files, and the same result in any locale."""
 
+import gzip
 import io
 import json
 import os
@@ -11,6 +12,17 @@ import pytest
 
 from encodeonce.corpus import format_of, formats, read, write
 from encodeonce.errors import ConfigError, DataError
+
+
+@pytest.mark.parametrize("at", [20, -30, -6])
+def test_a_damaged_gzip_file_is_named(tmp_path: Path, at: int) -> None:
+    """In its compressed data, which zlib notices, as in its checksum and its length."""
+    packed = bytearray(gzip.compress("".join(f"text {i * i}\n" for i in range(500)).encode(), mtime=0))
+    packed[at] ^= 0xFF
+    path = tmp_path / "x.txt.gz"
+    path.write_bytes(packed)
+    with pytest.raises(DataError, match=r"x.txt.gz is a damaged gzip file: "):
+        read(path)
 
 
 def test_every_format_is_found_by_name_and_suffix() -> None:

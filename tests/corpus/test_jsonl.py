@@ -59,6 +59,14 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
         read(path)
 
 
+def test_the_id_may_have_another_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"guid": 7, "text": "a", "label": "x"}\n{"guid": null, "text": "b"}\n', encoding="utf-8")
+    first, second = read(path, columns={"id": "guid"})
+    assert (first.id, dict(first.meta)) == ("7", {"label": "x"})
+    assert (second.id, dict(second.meta)) == ("x:2", {})
+
+
 def test_column_maps_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"sentence": "a", "y": "b"}\n', encoding="utf-8")

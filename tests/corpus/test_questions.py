@@ -156,6 +156,30 @@ def test_pairs_and_lines(tmp_path: Path) -> None:
     assert [(q.id, q.text) for q in read_questions(tmp_path / "l.txt")] == [("l:1", "who?"), ("l:3", " where? ")]
 
 
+def test_answers_of_pairs_as_json_or_python_writes_them(tmp_path: Path) -> None:
+    """JSON writes what lies beyond 16 bits as two halves, which Python's literals would keep apart."""
+    answers = ["\U0001d11e", "a 'b'", 'c "d"', "\\x41"]
+    for cell in (json.dumps(answers), json.dumps(answers, ensure_ascii=False), repr(answers)):
+        (tmp_path / "q.tsv").write_text(f"which?\t{cell}\n", encoding="utf-8")
+        (question,) = read_questions(tmp_path / "q.tsv")
+        assert [answer.text for answer in question.answers] == answers
+    for cell in ("{[]: 1}", "[" * 10000, "who"):
+        (tmp_path / "q.tsv").write_text(f"which?\t{cell}\n", encoding="utf-8")
+        with pytest.raises(DataError, match=r"q.tsv:1: .* is no question and list of answers"):
+            read_questions(tmp_path / "q.tsv")
+
+
+def test_judgements_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    put(tmp_path / "queries.jsonl", {"_id": "2", "text": "who"})
+    (tmp_path / "qrels").mkdir()
+    judged = tmp_path / "qrels" / "test.tsv"
+    judged.write_bytes("\ufeffquery-id\tcorpus-id\tscore\r\n2\td1\t1\r\n".encode())
+    assert read_questions(tmp_path, format="beir")[0].relevant == ("d1",)
+    judged.write_bytes("\ufeffquery-id\tcorpus-id\tscore\r\n2\td1\tx\r\n".encode())
+    with pytest.raises(DataError, match=r"test.tsv:2: '2\\td1\\tx' is not query-id"):
+        read_questions(tmp_path, format="beir")
+
+
 def test_beir_folder(tmp_path: Path) -> None:
     put(tmp_path / "queries.jsonl", {"_id": "1", "text": "q1"}, {"_id": "2", "text": "q2"})
     put(tmp_path / "corpus.jsonl", {"_id": "d1", "title": "T", "text": "x"}, {"_id": "d2", "text": "y"})

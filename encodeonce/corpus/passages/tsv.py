@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...types import Passage
-from .._files import BOM, Target, body, lines, write_text
+from .._files import BOM, Target, body, numbered, write_text
 from .._format import Format
 
 __all__ = ["FORMATS", "read", "write"]
@@ -21,11 +21,9 @@ def read(path: str | Path) -> list[Passage]:
     """Every row. Without a header the columns are id, text, title. DataError with file and line for too few cells."""
     passages: list[Passage] = []
     names: tuple[str, ...] = ()
-    number = 0
-    for line in lines(path):
+    for number, line in numbered(path):
         if line == BOM:
             continue
-        number += 1
         cells = [_unquoted(cell) for cell in body(line).split("\t")]
         if not names:
             names = tuple(cells) if {"id", "text"} <= set(cells) else COLUMNS

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import DataError
 from ...types import Question
 from .._fields import string
-from .._files import body, lines
+from .._files import BOM, body, numbered
 from .._format import Format
 from ..jsonl import rows
 from ._parts import unwritable
@@ -51,9 +51,9 @@ def recognises(path: str | Path) -> bool:
 
 
 def _judgements(path: Path) -> Iterator[tuple[str, str, int, str]]:
-    for number, line in enumerate(lines(path), 1):
+    for number, line in numbered(path):
         cells = body(line).split("\t")
-        if number == 1 and cells[-1] == "score":
+        if line == BOM or (number == 1 and cells[-1] == "score"):
             continue
         try:
             query, passage, grade = cells

@@ -3,12 +3,14 @@ question and a list of answers as Python or JSON writes it: who wrote it?<TAB>["
 """
 
 import ast
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ...errors import DataError
 from ...types import Question
-from .._files import BOM, Target, body, lines, stem, write_text
+from .._files import BOM, Target, body, numbered, stem, write_text
 from .._format import Format
 from ._parts import listed_answers
 
@@ -32,10 +34,7 @@ def read_pairs(path: str | Path) -> list[Question]:
     for n, line in _numbered(path):
         place = f"{path}:{n}"
         text, tab, cell = line.partition("\t")
-        try:
-            answers = ast.literal_eval(cell.strip()) if tab else None
-        except (ValueError, SyntaxError):
-            answers = None
+        answers = _listed(cell.strip()) if tab else None
         if not text.strip() or not isinstance(answers, list) or not all(isinstance(one, str) for one in answers):
             raise DataError(
                 f'{place}: {line[:60]!r} is no question and list of answers, divided by a tab: who?<TAB>["Ana"].'
@@ -51,11 +50,19 @@ def write_pairs(target: Target, questions: Iterable[Question]) -> None:
 
 
 def _numbered(path: str | Path) -> Iterable[tuple[int, str]]:
-    number = 0
-    for line in lines(path):
-        number += line != BOM
+    for number, line in numbered(path):
         if line.strip(BOM + " \t\r\n"):
             yield number, body(line)
+
+
+def _listed(cell: str) -> Any:
+    """What JSON or else Python writes so; None where neither does. They spell characters beyond 16 bits differently."""
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(cell)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    return None
 
 
 FORMATS = (
