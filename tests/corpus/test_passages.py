@@ -73,6 +73,11 @@ def test_folder_of_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
         write_passages(tmp_path / "out", [Passage("../x.txt", "", "t")], format="folder")
 
 
+def test_a_source_that_is_null_is_none(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": "a", "text": "x", "source": null, "start": null}\n', encoding="utf-8")
+    assert [(one.source, one.start) for one in read_passages(tmp_path / "p.jsonl")] == [("", 0)]
+
+
 def test_errors_name_the_place(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     for row, message in (

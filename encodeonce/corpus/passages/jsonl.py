@@ -53,10 +53,11 @@ def _passage(value: Mapping[str, Any], place: str) -> Passage:
         text, title = string(value, "text", place), value.get("title") or ""
     if not isinstance(title, str):
         raise DataError(f"{place}: 'title' is a {kind(title)}; it must be a string.")
-    start = value.get("start", 0) if "source" in value else 0
+    source = value.get("source")
+    start = 0 if source is None else value.get("start", 0)
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise DataError(f"{place}: 'start' is {start!r}; it must be a number of characters.")
-    return Passage(str(own), title, text, str(value.get("source", "")), start, place)
+    return Passage(str(own), title, text, "" if source is None else str(source), start, place)
 
 
 def _contents(contents: str) -> tuple[str, str]:
