@@ -139,7 +139,8 @@ class AnswerSpans(Task):
         passage = Passage(document.id, text=document.pair)
         if self._missing(document):  # only to be answered
             return Question(document.id, document.text, (), (passage,), {}, document.place)
-        texts, starts = list(document.meta[self.column]), list(document.meta[self.starts])
+        texts = self._listed(document, self.column, str, "texts")
+        starts = self._listed(document, self.starts, int, "numbers of characters")
         if len(texts) != len(starts):
             raise DataError(f"{place_of(document)}: {len(texts)} answers begin at {len(starts)} places.")
         for text, start in zip(texts, starts, strict=True):
@@ -236,6 +237,16 @@ class AnswerSpans(Task):
                 "answers with their places."
             )
         return asked.answers
+
+    def _listed(self, document: Document, column: str, kind: type, said: str) -> list[Any]:
+        """A field of gold. DataError where it is no list of this kind of values."""
+        values = document.meta[column]
+        if not isinstance(values, (list, tuple)) or any(type(value) is not kind for value in values):
+            raise DataError(
+                f"{place_of(document)}: task {self.name!r}: {column!r} is {values!r:.60}; it must be a list of {said}, "
+                "empty for a question without an answer."
+            )
+        return list(values)
 
     def _missing(self, document: Document) -> str:
         """The first column of gold that a pair of texts has not; "" where it has both, or is a question of a file."""

@@ -115,9 +115,20 @@ def test_what_techqa_lacks_is_named(tmp_path: Path) -> None:
         ({"START_OFFSET": "-"}, "must be numbers of characters"),
         ({"DOC_IDS": ["n9"]}, "document 'n9' is not among the 2"),
         ({"DOCUMENT": "n8"}, "document 'n8' is not among the 2"),
+        ({"DOCUMENT": None}, r"\(question Q1\): 'DOCUMENT' is a null; it must be a string"),
+        ({"QUESTION_TITLE": None, "QUESTION_TEXT": " "}, r"\(question Q1\): the question is empty. Give it a text"),
     ):
         with pytest.raises(DataError, match=message):
             read(techqa(tmp_path, **changes)[0], passages=notes)
+
+
+def test_a_question_of_techqa_without_a_text_is_named(tmp_path: Path) -> None:
+    path, notes = techqa(tmp_path)
+    rows = json.loads(path.read_text())
+    del rows[1]["QUESTION_TEXT"]
+    path.write_text(json.dumps(rows))
+    with pytest.raises(DataError, match=r"\(question Q2\): no field 'QUESTION_TEXT'. There is: QUESTION_ID"):
+        read(path, passages=notes)
 
 
 def test_sections_share_a_manual(tmp_path: Path) -> None:

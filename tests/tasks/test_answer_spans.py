@@ -32,7 +32,7 @@ TASK = named("answer_spans")
 PASSAGE = "The  cat (a tabby) sat on the river's bank."
 
 
-def question(passage: str, answers: list[str], starts: list[int], number: int = 0) -> Document:
+def question(passage: str, answers: Any, starts: Any, number: int = 0) -> Document:
     meta = {"answers": answers, "answer_starts": starts}
     return Document(f"q{number}", text="who sat", pair=passage, meta=meta, place=f"file:{number}")
 
@@ -85,6 +85,15 @@ def marked(text: str, answer: str, span: tuple[int, int] | None, name: str = "")
 @pytest.mark.parametrize(
     ("document", "message"),
     [
+        (
+            question(PASSAGE, None, None),
+            r"file:0 \(id q0\): task 'answer_spans': 'answers' is None; it must be a list",
+        ),
+        (
+            question(PASSAGE, "cat", [5]),
+            r"'answers' is 'cat'; it must be a list of texts, empty for a question",
+        ),
+        (question(PASSAGE, ["cat"], ["5"]), r"'answer_starts' is \['5'\]; it must be a list of numbers of characters"),
         (question(PASSAGE, ["dog"], [5]), r"file:0 \(id q0\): the answer 'dog' does not stand at character 5"),
         (question(PASSAGE, ["cat"], []), "1 answers begin at 0 places"),
         (Document("s", text="who sat"), "this item has no passage"),

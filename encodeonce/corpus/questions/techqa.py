@@ -46,7 +46,7 @@ def recognises(path: str | Path) -> bool:
 def _question(value: Mapping[str, Any], place: str, held: Mapping[str, Passage]) -> Question:
     name = string(value, "QUESTION_ID", place)
     place = f"{place} (question {name})"
-    own = str(value["DOCUMENT"]) if value.get("ANSWERABLE") == "Y" else ""
+    own = string(value, "DOCUMENT", place) if value.get("ANSWERABLE") == "Y" else ""
     ids = list(dict.fromkeys(strings(value.get("DOC_IDS"), "DOC_IDS", place)))
     lost = next((one for one in (*ids, *([own] if own else [])) if one not in held), None)
     if lost is not None:
@@ -56,7 +56,10 @@ def _question(value: Mapping[str, Any], place: str, held: Mapping[str, Passage])
         answers = (_answer(value, held[own], place),)
     elif value.get("ANSWERABLE") == "N":
         answers = (Answer(""),)
-    text = "\n".join(filter(None, (str(value.get("QUESTION_TITLE") or "").strip(), value["QUESTION_TEXT"].strip())))
+    parts = str(value.get("QUESTION_TITLE") or "").strip(), string(value, "QUESTION_TEXT", place).strip()
+    text = "\n".join(filter(None, parts))
+    if not text:
+        raise DataError(f"{place}: the question is empty. Give it a text, or leave it out.")
     found = tuple(held[one] for one in ids if held[one].text.strip())
     unlisted = (held[own],) if own and own not in ids else ()
     return Question(name, text, answers, found, {}, place, (own,) if own else (), unlisted)
