@@ -150,6 +150,12 @@ def _from_documents(documents: Iterable[Document], columns: Mapping[str, Sequenc
     for name, column in columns.items():
         if len(column) != len(held):
             raise DataError(f"column {name!r} has {len(column)} values for {len(held)} documents.")
+    bare = next((document for document in held if document.words and not document.text), None)
+    if bare is not None:
+        raise DataError(
+            f"{bare.place or bare.id}: words without a text cannot be written as a row of a table. Write jsonl, "
+            "columns or conllu."
+        )
     names = list(dict.fromkeys(name for d in held for name in d.meta if name not in columns))
     pairs = ["pair"] if any(document.pair for document in held) else []
     yield comma.join(["id", "text", *pairs, *names, *columns]) + "\n"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from encodeonce.corpus import read, table, write
 from encodeonce.errors import ConfigError, DataError
+from encodeonce.types import Document
 
 
 def rewritten(path: Path, columns: dict, **options: object) -> bytes:
@@ -140,3 +141,9 @@ def test_documents_become_a_table(tmp_path: Path) -> None:
     write(tmp_path / "y.csv", read(source), {"label": ["1", "0"]})
     assert (tmp_path / "y.csv").read_text("utf-8") == 'id,text,genre,label\nx:1,"a, ""b""",x,1\nx:2,c,y,0\n'
     assert [d.text for d in read(tmp_path / "y.csv")] == ['a, "b"', "c"]
+
+
+def test_words_without_a_text_are_no_row(tmp_path: Path) -> None:
+    documents = [Document("a", text="x"), Document("b", ("one", "two"), place="in:2")]
+    with pytest.raises(DataError, match=r"in:2: words without a text cannot be written as a row of a table. Write js"):
+        table.write(tmp_path / "o.csv", documents, {"label": ["L", "M"]})
