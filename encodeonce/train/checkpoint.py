@@ -3,7 +3,8 @@
     FOLDER/state.json                    written last: without it there is no checkpoint
     FOLDER/step-00000042.safetensors     the file that state.json names; older ones are deleted after it is in place
 
-A second checkpoint of a step, once its epoch is scored, has a name of its own beside the first. No pickle. A checkpoint that was cut or changed is refused by its SHA-256.
+A second checkpoint of a step, made once its epoch is scored, has a name of its own beside the first. No pickle. A
+checkpoint that was cut or changed is refused by its SHA-256.
 """
 
 import hashlib
