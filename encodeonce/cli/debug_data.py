@@ -9,6 +9,7 @@ import click
 from .options import json_option, read_option, reader_options
 
 if TYPE_CHECKING:
+    from ..tasks import Task
     from ..types import Document
     from .config import Config
 
@@ -47,6 +48,7 @@ def debug_data(
     name theirs.
     """
     asked: list[str] = []
+    passages = None
     splits = {name: given for name, given in (("train", train), ("dev", dev), ("test", test)) if given}
     if len(files) == 1 and files[0].endswith(".toml"):
         from .config import load
@@ -55,9 +57,11 @@ def debug_data(
         named = {split: tuple(getattr(config.data, split)) for split in ("train", "dev", "test")}
         splits = {**{split: given for split, given in named.items() if given}, **splits}
         format, columns = format or config.data.format, columns or config.data.columns
-        reading = {**config.data.options, **reading}
-        encoder = encoder or config.encoder
-        asked = _columns_of(config)
+        reading, passages = {**config.data.options, **reading}, config.data.passages
+        tasks = _tasks_of(config)
+        if not any(task.reads_parts for task in tasks):  # else pairs may well be longer than the window
+            encoder = encoder or config.encoder
+        asked = _columns_of(tasks)
     else:
         splits |= {_split_name(file, splits): (file,) for file in files}
     if not splits:
@@ -65,7 +69,7 @@ def debug_data(
     from ..corpus.diagnose import diagnose
     from .steps import documents_of
 
-    documents = {name: documents_of(given, format, columns, options=reading) for name, given in splits.items()}
+    documents = {name: documents_of(given, format, columns, passages, reading) for name, given in splits.items()}
     pieces = None
     if encoder is not None:
         from ..encoders.pretrained import Pretrained
@@ -76,12 +80,16 @@ def debug_data(
     click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found))
 
 
-def _columns_of(config: "Config") -> list[str]:
-    """The columns that a config's tasks read; an attribute is looked for in FEATS, which is no column of labels."""
+def _tasks_of(config: "Config") -> list["Task"]:
     from ..tasks import named
 
-    tasks = [named(name, **config.task.get(name, {})) for name in config.tasks]
-    columns = [str(getattr(task, "column", "")) for task in tasks]
+    return [named(name, **config.task.get(name, {})) for name in config.tasks]
+
+
+def _columns_of(tasks: list["Task"]) -> list[str]:
+    """The columns of labels that tasks read; an attribute is looked for in FEATS, which is none, and what is read in
+    parts has answers and no labels."""
+    columns = [str(getattr(task, "column", "")) for task in tasks if not task.reads_parts]
     return [column for column in dict.fromkeys(columns) if column and not column.startswith("feats:")]
 
 

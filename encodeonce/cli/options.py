@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -38,7 +39,7 @@ def _columns(ctx: click.Context, parameter: click.Parameter, value: str | None) 
         name, equals, place = part.strip().partition("=")
         if not equals or not name or not place:
             raise click.BadParameter(f"{part!r}: write it as form=0,tag=3 (by number) or text=sentence (by name).")
-        found[name] = int(place) if place.lstrip("-").isdigit() else place
+        found[name] = int(place) if re.fullmatch(r"-?\d+", place, re.ASCII) else place
     return found
 
 

@@ -14,7 +14,7 @@ from ..serve.bundle import load, made_for
 from ..serve.folder import encoder_of
 from ..serve.predictor import Predictor
 from ..store import Store
-from ..tasks import Task, in_parts
+from ..tasks import in_parts
 from ..types import Document, Spec
 from .config import load as load_config
 from .few_shot_run import FewShotPredictor
@@ -50,7 +50,7 @@ def parts_of(predictor: Predictor | FewShotPredictor, documents: Sequence[Docume
     """What the run reads of each document: itself, or parts of it (`Task.shown`). NotStored where these have to be cut
     and the encoder, whose pieces they are counted in, is not here."""
     run = predictor.run
-    if all(type(task).shown is Task.shown for task in run.tasks):
+    if not any(task.reads_parts for task in run.tasks):
         return [[document] for document in documents]
     if not isinstance(predictor.encoder, Pretrained):
         raise NotStored("This run reads long documents in parts of its encoder's pieces. Name the encoder: --encoder.")

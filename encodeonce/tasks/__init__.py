@@ -54,6 +54,11 @@ class Task(ABC):
         """Whether it answers for words, and so cannot read a running text or a pair; else one answer a document."""
         return not self.piece.startswith("document")
 
+    @property
+    def reads_parts(self) -> bool:
+        """Whether a document may be read in parts (`shown`)."""
+        return type(self).shown is not Task.shown
+
     def check(self, document: Document) -> None:
         """DataError where this document, with or without gold, is none that the learned task can answer for."""
         if self.needs_words and (document.pair or not document.words):

@@ -33,6 +33,21 @@ def test_a_config_brings_its_files_and_its_tokenizer(run: Run, config: Path) -> 
     assert found["splits"]["train"]["over_long"] == 0
 
 
+def test_a_config_of_questions_whose_passages_are_longer_than_the_window(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """They are read in windows, so the length of a pair is no problem; what they name by id is found."""
+    notes = {"n1": {"title": "T", "text": "the cat sat on the mat " * 40}}
+    (tmp_path / "notes.json").write_text(json.dumps(notes))
+    asked = {
+        "QUESTION_ID": "Q1", "QUESTION_TITLE": "Sitting", "QUESTION_TEXT": "who sat", "DOCUMENT": "n1",
+        "START_OFFSET": 4, "END_OFFSET": 7, "ANSWERABLE": "Y", "DOC_IDS": ["n1"],
+    }  # fmt: skip
+    (tmp_path / "q.json").write_text(json.dumps([asked]))
+    config = tmp_path / "c.toml"
+    config.write_text(f'encoder = "{tiny}"\ntasks = ["techqa"]\n[data]\ntrain = "q.json"\npassages = "notes.json"\n')
+    found = json.loads(run("debug-data", config, "--json").stdout)
+    assert (found["splits"]["train"]["documents"], found["problems"]) == (1, ["train: one example"])
+
+
 def test_labels_that_are_numbers_are_a_problem(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"words": ["the", "cat"], "ner_tags": [0, 3]}\n')
     page = run("debug-data", "x.jsonl").stdout
@@ -42,3 +57,8 @@ def test_labels_that_are_numbers_are_a_problem(run: Run, tmp_path: Path) -> None
 def test_usage_and_failure(run: Run, corpus: Path) -> None:
     assert "Give a config" in run("debug-data", code=2).stderr
     assert "has a column or field 'upoz'" in run("debug-data", corpus / "dev.conllu", "-c", "upoz", code=1).stderr
+
+
+def test_a_place_that_is_no_number_is_a_name(run: Run, corpus: Path) -> None:
+    done = run("debug-data", corpus / "dev.conllu", "--columns", "tag=--3", code=1)
+    assert "CoNLL-U has no column '--3'" in done.stderr
