@@ -114,6 +114,8 @@ def _whole(one: Asked) -> Span:
 
 def _thresholds(scores: Sequence[float]) -> list[float]:
     """Under which 1 ... all of the scores lie, at counts in equal ratios: a cosine is no probability."""
+    if not scores:  # no part has a word of its question
+        return []
     falling = np.sort(np.asarray(scores))[::-1]
     counts = np.unique(np.geomspace(1, len(falling), POINTS).round().astype(int))
     return [float(np.nextafter(falling[count - 1], -np.inf)) for count in counts]

@@ -167,6 +167,14 @@ def test_clauses(run: Run, tiny: Path, tmp_path: Path) -> None:
     assert "2 questions, 2 with an answer" in few.stderr
 
 
+def test_no_part_with_a_word_of_the_question(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """BM25 finds nothing at all: its area is 0."""
+    questions, documents = contracts(tmp_path)
+    questions.write_text(json.dumps({"contract": "one", "category": "zzz", "spans": [{"text": "dog"}]}) + "\n")
+    found = scores(run, questions, tiny, "-d", documents)["BM25"]
+    assert (found["aupr"], found["precision@80"]) == (0, 0)
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     questions, documents = contracts(tmp_path)
     with pytest.raises(DataError, match="clauses are looked for in documents, and no documents given"):
