@@ -58,7 +58,7 @@ class Prompter:
                 f"{prompt.source or prompt.name}: the template {prompt.template!r} has its gap before its end; a label"
                 " that is written follows the whole input. Leave {mask} out."
             )
-        self.mask = None if mask is None else int(mask)
+        self.mask = None if mask is None or written else int(mask)
         self._literals = {part: self._ids(part.literal) for part in prompt.parts if part.kind == "literal"}
         self.label_words = tuple(self._label(label) for label in prompt.labels)
         self._check_distinct()

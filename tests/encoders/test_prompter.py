@@ -134,6 +134,14 @@ def test_a_second_text_is_never_dropped(tiny: SimpleNamespace) -> None:
         prompter(tiny, "{text}{mask} {pair}")([pair, single])
 
 
+def test_a_label_that_is_written_leaves_no_gap_though_the_tokenizer_has_a_mask(tiny: SimpleNamespace) -> None:
+    cutter = Cutter(masked(tiny.wordpiece(), "[MASK]"), 40, 0)
+    own = Prompter(cutter, Prompt("mine", "the {text} is the", WORDS), 40, written=True)
+    (pieces,) = own([Document("a", text="cat")]).pieces
+    assert names(own, pieces.ids) == ["[CLS]", "the", "cat", "is", "the", "[SEP]"]
+    assert len(pieces) == own.fixed + 1
+
+
 def test_a_tokenizer_without_a_mask_piece_is_refused_by_name(tiny: SimpleNamespace) -> None:
     with pytest.raises(EncoderError, match="has no mask piece"):
         Prompter(Cutter(tiny.wordpiece(), 40, 0), Prompt("mine", "{text} {mask}", WORDS), 40)
