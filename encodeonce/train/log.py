@@ -27,10 +27,11 @@ class RunLog:
         if self._path is None or not self._path.is_file():
             return
         kept = []
-        for line in self._path.read_text(encoding="utf-8").splitlines(keepends=True):
+        *lines, _ = self._path.read_text(encoding="utf-8").split("\n")
+        for line in lines:
             try:
-                if line.endswith("\n") and json.loads(line)["step"] <= step:
-                    kept.append(line)
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
             except (ValueError, KeyError):
                 continue  # half a line, left by a run that was killed while it wrote
         write_bytes(self._path, "".join(kept).encode())

@@ -20,6 +20,7 @@ from encodeonce.train import checkpoint
 from encodeonce.train.atomic import write_bytes
 from encodeonce.train.evaluate import evaluate
 from encodeonce.train.fit import Fit, fit
+from encodeonce.train.log import RunLog
 from encodeonce.train.settings import Settings
 from encodeonce.types import Document
 
@@ -270,6 +271,17 @@ def test_killed_between_the_two_files_of_a_second_checkpoint_of_one_step(
     whole.fit(settings, dev=whole.examples)
     assert equal(again.weights(), whole.weights())
     assert len(list((tmp_path / "checkpoint").iterdir())) == 2
+
+
+def test_a_resumed_log_keeps_lines_whatever_stands_in_them(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    for step in (1, 2, 3):
+        log.write(step=step, losses={"one\u2028task": 0.5})
+    whole = (tmp_path / "log.jsonl").read_text(encoding="utf-8").split("\n")
+    with (tmp_path / "log.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 2')
+    log.back_to(2)
+    assert (tmp_path / "log.jsonl").read_text(encoding="utf-8").split("\n") == [*whole[:2], ""]
 
 
 def scripted(method: Aggregate, values: dict[str, list[float | None]]) -> dict[str, Any]:
