@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
-
 __all__ = ["Peak", "measured_peak"]
 
 log = logging.getLogger("encodeonce")
@@ -31,15 +29,11 @@ class Peak:
 
 @contextmanager
 def measured_peak() -> Iterator[Peak]:
-    """The peak of what runs inside. On a GPU that of its memory; else of the process's anonymous pages (Linux), which a
-    thread looks at every 10 ms: memory that is held for less may be missed."""
+    """The peak of what runs inside: of the process's anonymous pages (Linux), which a thread looks at every 10 ms.
+
+    Memory that is held for less may be missed. Training takes none of a GPU, which only runs the frozen encoder.
+    """
     peak = Peak()
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        yield peak
-        peak.mb = (torch.cuda.max_memory_allocated() - before) / 1e6
-        return
     _give_back()
     base = _own_bytes()
     if base is None:

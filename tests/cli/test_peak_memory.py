@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from encodeonce.cli import peak_memory
 from encodeonce.cli.peak_memory import measured_peak
@@ -34,6 +35,18 @@ def test_pages_of_a_mapped_file_are_not_counted(tmp_path: Path) -> None:
     assert total == 0
     assert peak.mb is not None
     assert peak.mb < 15
+
+
+@linux
+def test_a_gpu_that_only_the_encoder_uses_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda: 0)
+    with measured_peak() as peak:
+        held = np.ones(40 * MB, np.uint8)
+    assert held.sum() == 40 * MB
+    assert peak.mb is not None
+    assert 35 < peak.mb < 55
 
 
 def test_a_system_that_does_not_say_gives_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
