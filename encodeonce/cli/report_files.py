@@ -62,8 +62,7 @@ class ReportFiles:
         if path.exists():
             self._same_config(path)
         elif write:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(to_toml(self.config, self.folder), encoding="utf-8")
+            write_bytes(path, to_toml(self.config, self.folder).encode())
         if write or path.exists():
             self._same_data(write)
 

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from encodeonce.cli import comparing
 from encodeonce.cli.cells import Names
 from encodeonce.cli.compare import _draw
-from encodeonce.cli.config import load
+from encodeonce.cli.config import absolute, load
 from encodeonce.cli.report_files import ReportFiles, _sha256
 from encodeonce.errors import RunError
 from encodeonce.report.results import latest, read_rows
@@ -206,6 +207,25 @@ def test_a_moved_report_is_known_by_what_its_files_hold(
     assert "data.train: ../own.conllu then, " in other
     assert "dev.conllu now, which holds something else. Choose another folder" in other
     assert "changed" not in other
+
+
+def test_a_report_that_is_killed_as_it_begins_is_begun_again(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a config would stand in the way of every later comparison."""
+    chosen = load(config, [])
+    files = ReportFiles(tmp_path / "rep", chosen, Names("e", "d"))
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            files.agree()
+    assert not (tmp_path / "rep" / "config.toml").exists()
+    files.agree()
+    assert absolute(load(tmp_path / "rep" / "config.toml")).data == absolute(chosen).data
 
 
 def test_files_beside_the_data_are_the_same_files_and_held_to_their_contents(config: Path, tmp_path: Path) -> None:
