@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import StoreFull
+from ..errors import StoreError, StoreFull
 from .format import sync_folder
 
 try:
@@ -26,6 +26,8 @@ except ImportError:  # Windows
 __all__ = ["Claim", "is_held", "remove_unheld", "room_for", "write_atomically"]
 
 NO_ROOM = {errno.ENOSPC, errno.EFBIG, *([errno.EDQUOT] if hasattr(errno, "EDQUOT") else [])}
+
+READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def lock(handle: int) -> bool | None:
@@ -47,7 +49,7 @@ def is_held(path: Path) -> bool:
         try:
             handle = os.open(path, os.O_RDWR)  # some network file systems lock no other
         except OSError as problem:
-            if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            if problem.errno not in READ_ONLY:
                 raise
             handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -88,9 +90,20 @@ class Claim:
 
     @classmethod
     def take(cls, path: Path) -> "Claim | None":
-        """Claim `path`, which may be left over from a dead process; None where a living one has it."""
+        """Claim `path`, which may be left over from a dead process; None where a living one has it.
+
+        Raises StoreError where the folder may only be read.
+        """
         while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as problem:
+                if problem.errno not in READ_ONLY:
+                    raise
+                raise StoreError(
+                    f"{path.parent} cannot be written to: {problem.strerror}. What is there can be read; to add to it, "
+                    "get the right to write there, or copy it."
+                ) from None
             locked = lock(handle)
             if locked is False:
                 os.close(handle)

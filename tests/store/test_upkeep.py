@@ -73,6 +73,10 @@ def test_info_of_a_store_that_may_only_be_read(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "open", read_only)
     assert info(tmp_path)["unfinished"] == [dead]
+    store = Store.open(tmp_path)
+    store.fill(documents(20), FakeSource())  # nothing is missing
+    with pytest.raises(StoreError, match=r"cannot be written to: .*\. What is there can be read; to add to it, get"):
+        store.fill(documents(21), FakeSource())
 
 
 def test_gc_removes_shards_whose_items_all_are_elsewhere(tmp_path: Path) -> None:
