@@ -208,8 +208,8 @@ def _built(document: Document, names: Sequence[str]) -> Block:
     known = [document.words if name == "form" else document.columns.get(name, empty) for name in names]
     rows = tuple(zip(*known, strict=True))
     for row in rows:
-        if any("\t" in cell or "\n" in cell or "\r" in cell for cell in row) or is_blank("\t".join(row)):
-            raise DataError(f"{place}: row {row} cannot be written: it is blank, or a cell holds a tab or a line end.")
+        if any(is_blank(cell) or any(sign in cell for sign in "\t\r\n") for cell in row):
+            raise DataError(f"{place}: row {row} cannot be written: a cell is blank, or holds a tab or a line end.")
     return Block(place, 1, "", (*("\t".join(row) + "\n" for row in rows), "\n"), tuple(range(len(rows))), rows)
 
 

@@ -209,10 +209,14 @@ def _built(document: Document) -> Block:
     known = [document.columns.get(name, made.get(name, empty)) for name in COLUMNS]
     rows = [(str(i), *cells) for i, cells in enumerate(zip(*known, strict=True), 1)]
     for row in rows:
-        if any(not cell or "\t" in cell or "\n" in cell for cell in row):
+        if any(not cell or any(sign in cell for sign in "\t\r\n") for cell in row):
             raise DataError(
                 f"{document.place or document.id}: row {row} cannot be written: an empty cell, a tab or a line end."
             )
+    if any(sign in document.id for sign in "\r\n"):
+        raise DataError(
+            f"{document.place or document.id}: the id {document.id!r} holds a line end and stands in one line."
+        )
     head = [f"# sent_id = {document.id}\n"]
     if isinstance(text := document.meta.get("text", document.text or None), str) and "\n" not in text:
         head.append(f"# text = {text}\n")

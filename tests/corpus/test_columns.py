@@ -9,6 +9,7 @@ import pytest
 
 from encodeonce.corpus import columns, read
 from encodeonce.errors import ConfigError, DataError
+from encodeonce.types import Document
 
 CONLL_2003 = (
     "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects  VBZ B-VP O\n\n-DOCSTART- -X- O O\n\nPeter NNP B-NP B-PER\n"
@@ -146,3 +147,10 @@ def test_ncbi_has_its_published_counts_and_round_trips(
     assert (len(documents), sum(len(d.words) for d in documents)) == (n, words)
     again = rewritten(path, {"tag": [d.columns["tag"] for d in documents]})
     assert again.encode() == gzip.decompress(path.read_bytes())
+
+
+def test_an_empty_cell_of_a_document_is_refused(tmp_path: Path) -> None:
+    """Written as it is, the line would be read with another number of cells."""
+    documents = [Document("a", ("", "b"), columns={"tag": ("O", "O")})]
+    with pytest.raises(DataError, match=r"a: row \('', 'O'\) cannot be written: a cell is blank, or holds a tab"):
+        columns.write(tmp_path / "o.conll", documents, {})

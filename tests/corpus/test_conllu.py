@@ -10,6 +10,7 @@ import pytest
 
 from encodeonce.corpus import conllu, read
 from encodeonce.errors import ConfigError, DataError
+from encodeonce.types import Document
 
 TINY = (
     "# sent_id = a\n# text = Go on\n1\tGo\tgo\tVERB\tVB\tMood=Imp|VerbForm=Fin\t0\troot\t_\t_\n"
@@ -231,3 +232,9 @@ def test_columns_equal_the_conllu_package(unchecked: None, shared: Path) -> None
         assert list(conllu.gold_heads(document)) == [token["head"] for token in words]
         assert list(document.columns["deprel"]) == [token["deprel"] for token in words]
         assert list(conllu.feature(document, "Gender")) == [(t["feats"] or {}).get("Gender", "_") for t in words]
+
+
+@pytest.mark.parametrize("document", [Document("a\nb", ("x",)), Document("a", ("x\ry",)), Document("a", ("",))])
+def test_documents_that_would_break_the_file_are_refused(tmp_path: Path, document: Document) -> None:
+    with pytest.raises(DataError, match=r"holds a line end|cannot be written: an empty cell, a tab"):
+        conllu.write(tmp_path / "o.conllu", [document], {})
