@@ -155,19 +155,19 @@ def write_text(target: Target, chunks: Iterable[str]) -> None:
             stream.writelines(chunk.encode("utf-8") for chunk in chunks)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as raw:
-        try:
+    raw = NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name[:100]}.", delete=False)  # noqa: SIM115
+    try:
+        with raw:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
                     packed.writelines(chunk.encode("utf-8") for chunk in chunks)
             else:
                 raw.writelines(chunk.encode("utf-8") for chunk in chunks)
-            raw.flush()
-            os.chmod(raw.name, _mode(path))
-            os.replace(raw.name, path)
-        except BaseException:
-            Path(raw.name).unlink(missing_ok=True)
-            raise
+        os.chmod(raw.name, _mode(path))
+        os.replace(raw.name, path)  # closed by now: Windows renames no open file
+    except BaseException:
+        Path(raw.name).unlink(missing_ok=True)
+        raise
 
 
 def _mode(path: Path) -> int:

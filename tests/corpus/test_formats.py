@@ -12,6 +12,7 @@ import pytest
 
 from encodeonce.corpus import format_of, formats, read, write
 from encodeonce.errors import ConfigError, DataError
+from encodeonce.types import Document
 
 
 @pytest.mark.parametrize("at", [20, -30, -6])
@@ -147,3 +148,19 @@ def test_nothing_heavy_is_imported_by_reading(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="reads /proc")
+@pytest.mark.parametrize("name", ["x.txt", "x.txt.gz"])
+def test_a_file_is_closed_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Windows renames no open file."""
+    renamed, held = os.replace, []
+
+    def replace(source: str, target: Path) -> None:
+        held.append(any(os.path.samefile(fd, source) for fd in Path("/proc/self/fd").iterdir() if fd.exists()))
+        renamed(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    write(tmp_path / name, [Document("a", text="one")], {"label": ["x"]})
+    assert held == [False]
+    assert [file.name for file in tmp_path.iterdir()] == [name]
