@@ -1,4 +1,4 @@
-"""Encoded items held in memory, read as a store is: what a predictor uses for texts that no store holds.
+"""Encoded items held in memory, read as a store is: what training steps are tried on before anything is stored.
 
 Axes: L views   T rows of one item   P rows of a batch   D width   N items
 """

@@ -17,15 +17,18 @@ __all__ = ["MemoryReader"]
 class MemoryReader:
     """`encoder` is the design's (`Design.encoder`), `states` the memory's store: None where the method stores nothing.
 
-    `size` questions are read at once. Raises SpecMismatch with every difference where the store is not the memory that
-    this encoder makes.
+    `size` questions are read at once.
     """
 
     def __init__(self, method: Lumen, encoder: Pretrained, states: Store | None, size: int = 8) -> None:
         self.method, self.encoder, self.states, self.size = method, encoder, states, size
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """One a question, in order; gold answers are not looked at. NotStored for a passage that is not stored."""
+        """One a question, in order; gold answers are not looked at.
+
+        Raises NotStored for a passage that is not stored, SpecMismatch with every difference where the store is not the
+        memory that this encoder makes.
+        """
         method, found = self.method.eval(), []
         self._refuse_lost(questions)
         bare = [replace(question, answers=()) for question in questions]
