@@ -12,7 +12,7 @@ from ..errors import ConfigError
 from ..prompts import PAIR_TASKS, SINGLE_TASKS
 from .classification import label_scores
 
-__all__ = ["Spread", "group_means", "paired", "spread", "task_score"]
+__all__ = ["Spread", "group_means", "over_tasks", "paired", "spread", "task_score"]
 
 
 def task_score(gold: Sequence[str], predicted: Sequence[str], metric: str, positive: str = "") -> float:
@@ -53,6 +53,25 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(fmean(values), pstdev(values), _half_width(values) if len(values) > 1 else None)
 
 
+def over_tasks(scores: Mapping[str, Sequence[float]]) -> tuple[float, float | None]:
+    """(mean of the tasks' means, half the width of its 95 % interval), task -> scores of its seeds. Seeds are what is
+    drawn, of each task by themselves, with degrees of freedom by Welch and Satterthwaite; None where a task has one.
+
+    ConfigError where there is no task, or one without a score.
+    """
+    if not scores:
+        raise ConfigError("no scores: a mean needs at least one task.")
+    mean = fmean(spread(own).mean for own in scores.values())
+    if any(len(own) < 2 for own in scores.values()):
+        return mean, None
+    parts = [(stdev(own) ** 2 / len(own), len(own) - 1) for own in scores.values()]
+    total = sum(part for part, _ in parts)
+    if not total:
+        return mean, 0.0
+    freedom = total**2 / sum(part**2 / own for part, own in parts)
+    return mean, _student(freedom) * sqrt(total) / len(scores)
+
+
 def paired(
     first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]
 ) -> tuple[float, float | None, dict[str, float]]:
@@ -73,6 +92,11 @@ def paired(
 
 
 def _half_width(values: Sequence[float]) -> float:
+    return _student(float(len(values) - 1)) * stdev(values) / sqrt(len(values))
+
+
+def _student(freedom: float) -> float:
+    """Standard errors to either side of a mean that its 95 % interval reaches."""
     from scipy.stats import t  # half a second to import
 
-    return float(t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values))
+    return float(t.ppf(0.975, freedom))

@@ -2,9 +2,10 @@
 
     python experiments/fewshot/page.py
 
-Times and FLOPs are those of `benchmarks/fusion.py` (the paper's Table 4 and Figure 1), scores those of rows.jsonl with
-the recipe's own settings. A method's score is the mean over all ten tasks and five seeds; one that lacks a cell has
-none, and is named. cost.png shows scores by FLOPs, as soon as fusion or concatenation has any.
+Times and FLOPs are those of `benchmarks/fusion.py` (the paper's Table 4 and Figure 1), scores those of rows.jsonl,
+whatever tasks and seeds there are: the recipe's own setting first, then full data and all others. Methods are compared
+over the tasks and seeds that both have, and how many these are is said. cost.png shows by FLOPs how far each method is
+above the probe, as soon as fusion or concatenation has scores of two tasks.
 """
 
 import json
@@ -12,12 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from recipe import Recipe
 from run import GROUPS
-from tables import Found, against, means, pairs, setting, settings_of
+from tables import Difference, Found, against, means, pairs, setting, settings_of
+from verdicts import settings, shown, verdicts
 
 from encodeonce.methods.fewshot import PROBES
 from encodeonce.report.plots import COLOURS, INK, bare, new_figure, saved
@@ -34,6 +35,9 @@ PAPER = {"plain": 7.35, "concat512": 31.69, "integrator": 8.95}
 """Forward of Table 4, MPQA: RoBERTa-large, CA-512, ReFusion. Its unit is in doubt and cancels in ratios."""
 
 UNITS = ("ms", "flops")
+
+REFERENCE = "probe"
+"""What scores beside costs are differences to."""
 
 SAID = {
     "plain": "plain",
@@ -138,19 +142,6 @@ def cost_of(method: str, found: Mapping[str, Any]) -> int | None:
     return int(asked + (number[f"add{k}"] if k else forward.get(name, forward["integrator"])))
 
 
-def scores(found: Found, tasks: Sequence[str], seeds: Sequence[int]) -> tuple[dict[str, float], dict[str, str]]:
-    """Method -> mean score where every cell is there, and what the others have."""
-    full, partial = {}, {}
-    for name, by_task in found.items():
-        own = [by_task.get(task, {}).get(seed) for task in tasks for seed in seeds]
-        there = [value for value in own if value is not None]
-        if len(there) == len(own):
-            full[name] = fmean(there)
-        else:
-            partial[name] = f"{len(there)} of {len(own)} cells"
-    return full, partial
-
-
 def shown_methods() -> list[str]:
     """What has a place in the picture: all that learns from 16 a label, controls left out."""
     named = [name for group in GROUPS if group != "all" for name in GROUPS[group]]
@@ -159,28 +150,28 @@ def shown_methods() -> list[str]:
 
 
 def against_costs(found: Mapping[str, Any]) -> list[str]:
-    """Scores beside FLOPs, the picture, and what is missing."""
-    recipe = Recipe()
-    own = settings_of(read_rows(HERE / "rows.jsonl")).get(setting(recipe.variant(0)), {})
-    full, partial = scores(own, recipe.tasks, recipe.seeds)
-    shown = shown_methods()
-    costs = {name: cost_of(name, found) for name in shown if name in full}
-    points = {name: (cost / 1e9, full[name]) for name, cost in costs.items() if cost is not None}
+    """Scores beside FLOPs, the picture, and what is missing. Scores are differences to the probe, over the tasks and
+    seeds that both have, so that methods with few of them can stand beside the others."""
+    own = settings_of(read_rows(HERE / "rows.jsonl")).get(setting(Recipe().variant(0)), {})
+    methods = shown_methods()
+    over = {name: Difference.of(own[name], own[REFERENCE]) for name in methods if name in own and REFERENCE in own}
+    costs = {name: cost / 1e9 for name in over if (cost := cost_of(name, found)) is not None}
+    points = {name: (costs[name], one.mean) for name, one in over.items() if name in costs and one is not None}
     parts = [
-        f"Mean score over {len(recipe.tasks)} tasks and {len(recipe.seeds)} seeds, 16 examples a label, beside the "
-        "FLOPs of the one text's answer, retrieval included:",
+        f"Score over `{REFERENCE}`'s, paired by task and seed, 16 examples a label, beside the FLOPs of the one text's "
+        "answer, retrieval included:",
         markdown(
-            ["method", "GFLOPs", "mean score"],
-            [[f"`{name}`", f"{cost:.3f}", f"{score:.1f}"] for name, (cost, score) in points.items()],
+            ["method", "GFLOPs", f"over `{REFERENCE}`", "error", "cells"],
+            [[f"`{name}`", f"{costs[name]:.3f}", *shown(over[name])] for name in points],
         ),
     ]
-    if any(name.startswith(("concat", "fused")) for name in points):
-        draw(points, HERE / "cost.png")
+    drawn = {name: point for name, point in points.items() if (one := over[name]) is not None and one.error is not None}
+    if any(name.startswith(("concat", "fused")) for name in drawn):
+        draw(drawn, HERE / "cost.png")
         parts.append("```{image} ../experiments/fewshot/cost.png\n:alt: score by cost\n```")
-    absent = [name for name in shown if name not in full]
+    absent = [name for name in methods if name not in own]
     if absent:
-        said = ", ".join(f"`{name}`" + (f" ({partial[name]})" if name in partial else "") for name in absent)
-        parts.append(f"Without all their cells, and so left out: {said}.\n")
+        parts.append("Not run yet: " + ", ".join(f"`{name}`" for name in absent) + ".\n")
     return parts
 
 
@@ -201,7 +192,7 @@ def draw(points: Mapping[str, tuple[float, float]], path: Path) -> None:
         axis.annotate(name, (cost, score), xytext=(5, 3), textcoords="offset points", fontsize=7, color=INK)
     axis.set_xscale("log")
     axis.set_xlabel("GFLOPs of one text's answer, retrieval included", fontsize=9, color=INK)
-    axis.set_ylabel("mean score", fontsize=9, color=INK)
+    axis.set_ylabel(f"score over {REFERENCE}'s", fontsize=9, color=INK)
     axis.margins(x=0.15, y=0.12)
     if axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=8, frameon=False)
@@ -220,24 +211,35 @@ def main() -> None:
 
 
 def scored() -> list[str]:
-    """Scores of the recipe's own setting: means, the verdict on `fewshot`, paired differences, how they were made."""
-    wanted = setting(Recipe().variant(0))
-    rows = [row for row in read_rows(HERE / "rows.jsonl") if setting(row.variant) == wanted]
+    """Scores of every setting, the recipe's own first, and how they were made."""
+    rows = read_rows(HERE / "rows.jsonl")
     if not rows:
         return ["No rows yet.\n"]
-    found = settings_of(rows)[wanted]
+    found, own = settings_of(rows), setting(Recipe().variant(0))
+    parts = [part for name in sorted(found, key=lambda one: one != own) for part in of_setting(name, found[name])]
+    return [*parts, made_by([replace(row, command=None) for row in rows]) + "\n"]  # a command a cell, in the row
+
+
+def of_setting(name: str, found: Found) -> list[str]:
+    """Means, the verdicts on `fewshot` and on fusion, settings of fusion, paired differences."""
+    learns = "all training texts but a tenth, which is dev" if "train=full" in name else "train (16 a class)"
     parts = [
-        "Means over seeds with half the width of their 95 % interval; a `+dev` learns from train and dev (32 a class), "
-        "`fewshot` too; the others learn from train (16 a class), and dev chooses. MRPC has F1, CoLA Matthews's "
-        "correlation, the others accuracy.",
+        f"`{name}`: means over seeds with half the width of their 95 % interval; then the mean of the tasks with its "
+        "own (seeds are what is drawn), and how many cells it is of. A `+dev` learns from train and dev, `fewshot` "
+        f"too; the others learn from {learns}, and dev chooses the penalty, the epoch, or what a search weighs. MRPC "
+        "and QQP have F1, CoLA Matthews's correlation, SQuAD the F1 of words, the others accuracy.",
         markdown(*means(found)),
     ]
     if (verdict := against(found)) is not None:
         parts.append(f"{verdict}.")
+    parts += [f"- {sentence}" for sentence in verdicts(found)]
+    for title, (header, lines) in settings(found):
+        parts += [title, markdown(header, lines)]
     header, lines = pairs(found)
     if lines:
-        parts += ["Paired by task and seed; the error is that of the mean over tasks.", markdown(header, lines)]
-    return [*parts, made_by([replace(row, command=None) for row in rows]) + "\n"]  # a command a cell, in the row
+        said = "Paired by task and seed, over the cells that both have; the error is that of the mean over tasks."
+        parts += [said, markdown(header, lines)]
+    return parts
 
 
 def written(marks: tuple[str, str], parts: Sequence[str]) -> None:

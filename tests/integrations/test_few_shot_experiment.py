@@ -66,7 +66,7 @@ def place(tmp_path: Path, checkpoint: Callable[..., Path]) -> Path:
     return folder
 
 
-MODULES = ("recipe", "samples", "tables", "run", "page")
+MODULES = ("recipe", "samples", "tables", "verdicts", "run", "page")
 
 
 @pytest.fixture
@@ -208,6 +208,88 @@ def test_all_15_tasks_have_files_and_the_papers_configurations_run_them(recipe: 
         assert set(recipe.tomllib.loads(path.read_text(encoding="utf-8"))["tasks"]) == set(known())
 
 
+def add_row(run: Any, place: Path, method: str, variant: str, task: str, seed: int, value: float) -> None:
+    row = run.ResultsRow("fewshot", task, task, "e", method, variant, seed, "test", "accuracy", value)
+    run.append_row(place / "rows.jsonl", row)
+
+
+def test_the_page_compares_methods_over_the_tasks_and_seeds_that_both_have(place: Path, run: Any, recipe: Any) -> None:
+    shown = recipe.Recipe()
+    scores: dict[str, dict[str, dict[int, float]]] = {
+        "finetune": {"sst2": {13: 60, 21: 62}, "mr": {13: 50, 21: 54}, "cr": {13: 70}},
+        "fused.add": {"sst2": {13: 63, 21: 64}, "mr": {13: 54, 21: 55}, "cr": {21: 90}},
+        "fused.add:random": {"sst2": {13: 61, 21: 62}, "mr": {13: 52}},
+        "fused.add:constant": {"sst2": {13: 60.5, 21: 62.5}},
+        "fused.add,k=4": {"mr": {21: 57}},
+        "fused.add,slots=query/key": {"cr": {21: 80}},
+        "fused.refusion": {"cr": {13: 71}},
+        "prompt": {"cr": {13: 1}},
+        "fused-prompt.add": {"cr": {21: 2}},
+    }
+    for method, tasks in scores.items():
+        for task, seeds in tasks.items():
+            for seed, value in seeds.items():
+                add_row(run, place, method, shown.variant(7), task, seed, float(value))
+    full = recipe.Recipe(full=True)
+    for seed, value in ((13, 80.0), (21, 84.0)):
+        add_row(run, place, "finetune", full.variant(9), "sst2", seed, value)
+        add_row(run, place, "fused.add", full.variant(9), "sst2", seed, value + 1)
+    page = "\n\n".join(importlib.import_module("page").scored())
+    width = 12.7062047 / 2  # Student's t for two seeds, over 2
+    cells = f"61.0 ±{width * 2:.1f} | 52.0 ±{width * 4:.1f} | 70.0"
+    assert f"| finetune | {cells} | 61.00 of 3 | 5 |" in page, "no interval of all: a task has one seed"
+    both = f"61.5 ±{width:.1f} | 52.0 |  | 56.75 of 2 | 3 |"
+    assert f"| fused.add:random | {both}" in page
+    assert "| fused.add - finetune | +2.50 | 0.00 | 4 | +2.5 | +2.5 |  |" in page, (
+        "nothing of cr, of which no seed is in both"
+    )
+    assert "fused-prompt.add - prompt" not in page, "no cell in both"
+    assert (
+        "- `fused.add` over `finetune`: +3.25 (standard error 0.75, 2 tasks, 3 cells). In its place `fused.add:random`,"
+        " the best of 2 controls, has +1.25, and `fused.add` over that: +2.00 (standard error 0.00, 2 tasks, 3 cells). "
+        "There is no gain that can be told from 0, so nothing for a control to explain."
+    ) in page
+    assert "- `fused.refusion` over `finetune`: +1.00 (1 task, 1 cell). None of its controls has been run." in page
+    assert "Number of neighbours (the paper's Table 10):\n\n| `fused.add` | mean | cells | over `finetune` |" in page
+    lines = "| 4 | 57.00 | 1 | +3.00 |  | 1 | +2.00 |  | 1 |\n| 64 (usual) | 69.33 | 5 | +2.50 | 0.00 | 4 |  |  |  |"
+    assert lines in page
+    assert "| key/value (usual) | 69.33 | 5 | +2.50 | 0.00 | 4 |  |  |  |" in page
+    assert "| query/key | 80.00 | 1 |  |  |  | -10.00 |  | 1 |" in page, "of cr, where fine-tuning lacks the seed"
+    after = page.partition("`test=1000 train=full epochs=3`: ")[2]
+    assert "| fused.add:random" not in after
+    assert "the others learn from all training texts but a tenth" in after
+    assert "| fused.add - finetune | +1.00 |  | 2 | +1.0 |" in after
+
+
+@pytest.mark.parametrize(
+    ("plain", "control", "fused", "said"),
+    [
+        ((0, 0, 0), (5, 2.5, 0), (4, 5, 6), "The control explains 50 % of the gain; the rest cannot be told from 0."),
+        ((0, 0, 0), (1, 1, 1), (5, 5, 5), "20 % of the gain; the rest can be told from 0, so what is retrieved helps."),
+        (
+            (0, 0, 0),
+            (4, 4, 4),
+            (2, 2, 2),
+            "200 % of the gain; the rest can be told from 0, so what is retrieved hurts.",
+        ),
+        ((9, 9, 9), (9, 9, 9), (5, 5, 5), "It costs more than it gives."),
+        ((0, 0, 0), (0, 0, 0), (-1, 2, 3), "There is no gain that can be told from 0"),
+    ],
+)
+def test_a_verdict_says_which_share_of_a_gain_the_best_control_explains(
+    run: Any, plain: tuple[float, ...], control: tuple[float, ...], fused: tuple[float, ...], said: str
+) -> None:
+    both = {"layers": plain, "late": fused, "constant": control, "components": [one - 9 for one in control]}
+    found = {
+        name: {task: {13: float(value)} for task, value in zip(("sst2", "mr", "cr"), own, strict=True)}
+        for name, own in both.items()
+    }
+    (sentence,) = importlib.import_module("verdicts").verdicts(found)
+    assert sentence.startswith("`late` over `layers`: ")
+    assert "In its place `constant`, the best of 2 controls, has" in sentence
+    assert said in sentence
+
+
 def test_the_page_sets_scores_beside_costs_and_names_what_has_no_score(place: Path, run: Any, recipe: Any) -> None:
     shown, (docs, results) = recipe.Recipe(), (place.parents[1] / part for part in ("docs", "benchmarks/results"))
     docs.mkdir()
@@ -240,28 +322,21 @@ def test_the_page_sets_scores_beside_costs_and_names_what_has_no_score(place: Pa
     for name, first in methods.items():
         for t, task in enumerate(shown.tasks):
             for seed in shown.seeds[: 4 if name == "fused.refusion" and t == 9 else 5]:
-                run.append_row(
-                    place / "rows.jsonl",
-                    run.ResultsRow(
-                        "fewshot", task, task, "e", name, shown.variant(7), seed, "test", "accuracy", first + t
-                    ),
-                )
+                add_row(run, place, name, shown.variant(7), task, seed, first + t)
     importlib.import_module("page").main()
     page = (docs / "fewshot.md").read_text()
     assert "| fusion: integrator | 30.0 | 30.0 | 60.0 | 1.50 | 1.22 | 3.000 | 3.000 | 6.000 |" in page
     assert "against fusion: 2.5 times the time" in page
     assert "| 2 |  |  | 6.000 | 60.0 |" in page
-    assert "| `finetune` | 2.000 | 64.5 |" in page
-    assert "| `concat.2` | 9.000 | 74.5 |" in page
-    assert "`fused.refusion` (49 of 50 cells)" in page
-    assert "`prompt`," in page
+    assert "| `finetune` | 2.000 | +1.50 | 0.00 | 50 |" in page
+    assert "| `concat.2` | 9.000 | +11.50 | 0.00 | 50 |" in page
+    assert "| `fused.refusion` | 6.000 | -8.50 | 0.00 | 49 |" in page, "over the cells that it shares with the probe"
+    assert "Not run yet: `layers`, `late`, `prompt`," in page
     ten = " | ".join(f"{60 + t:.1f} ±0.0" for t in (0, 1, 2, 3, 4, 5, 6, 8, 7, 9))  # in the paper's order
-    assert f"| finetune | {ten} | 64.50 of 10 |" in page
-    verdict = (
-        "fewshot against the better of probe and finetune of each task: +3.00 (standard error 0.00, clustered by task)"
-    )
-    assert f"{verdict}; sst2 +3.0" in page
-    assert "| fused.refusion - finetune | -10.00 | 0.00 |" in page
+    assert f"| finetune | {ten} | 64.50 ±0.00 of 10 | 50 |" in page
+    verdict = "fewshot against the better of probe and finetune of each task: +3.00 (standard error 0.00, 10 tasks, 50"
+    assert f"{verdict} cells); sst2 +3.0" in page
+    assert "| fused.refusion - finetune | -10.00 | 0.00 | 49 |" in page
     assert page.endswith("<!-- end of costs -->\nlast\n")
     assert (place / "cost.png").read_bytes()[:4] == b"\x89PNG"
     importlib.import_module("page").main()

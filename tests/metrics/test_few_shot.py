@@ -3,9 +3,10 @@
 import math
 
 import pytest
+from scipy import stats
 
 from encodeonce.errors import ConfigError
-from encodeonce.metrics.few_shot import group_means, paired, spread, task_score
+from encodeonce.metrics.few_shot import group_means, over_tasks, paired, spread, task_score
 from encodeonce.prompts import PAIR_TASKS, SINGLE_TASKS
 
 NAMES = (*SINGLE_TASKS, *PAIR_TASKS)
@@ -45,6 +46,19 @@ def test_spread_is_the_populations_and_the_interval_students() -> None:
     assert (found.mean, found.deviation) == (3.0, pytest.approx(math.sqrt(2)))
     assert found.half_width == pytest.approx(2.7764451 * math.sqrt(2.5) / math.sqrt(5), rel=1e-6)
     assert spread([2.0]).half_width is None
+
+
+def test_the_interval_of_a_mean_over_tasks_is_welchs() -> None:
+    mean, half = over_tasks({"a": [1.0, 3.0], "b": [10.0, 14.0]})
+    assert mean == 7.0
+    variance, freedom = (1 + 4) / 4, (1 + 4) ** 2 / (1**2 + 4**2)  # of the mean of both; 2 / 2 and 8 / 2 of each
+    assert half == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(variance))
+    same = over_tasks({"a": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    assert same == (3.0, pytest.approx(spread([1.0, 2.0, 3.0, 4.0, 5.0]).half_width))
+    assert over_tasks({"a": [1.0, 3.0], "b": [4.0]}) == (3.0, None)
+    assert over_tasks({"a": [2.0, 2.0]}) == (2.0, 0.0)
+    with pytest.raises(ConfigError, match="no scores: a mean needs at least one task"):
+        over_tasks({})
 
 
 def test_paired_differences_are_clustered_by_task() -> None:
