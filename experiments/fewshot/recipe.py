@@ -66,9 +66,9 @@ TEN = ("sst2", "mr", "cr", "mpqa", "subj", "trec", "cola", "rte", "snli", "mrpc"
 @dataclass(frozen=True)
 class Recipe:
     """`encoder` ("": the packaged MiniLM) makes vectors and is fine-tuned, `masked` is prompted; a size of 0 means all.
-    With `best_epoch` dev chooses the epoch where it is not trained on, else the last counts. `full` trains on whole
-    training files, `epochs` times, instead of on 16 examples a label for about `steps` steps. With a `lora_rank` the
-    prompted model trains low-rank terms alone. `config` and `options` say what was asked for, in a row's words."""
+    With `best_epoch` dev chooses the epoch where nothing is learned from it, else the last counts. `full` trains on
+    whole training files, `epochs` times, instead of on 16 examples a label for about `steps` steps. With a `lora_rank`
+    the prompted model trains low-rank terms alone. `config` and `options` say what was asked for, in a row's words."""
 
     encoder: str = ""
     masked: str = str(MASKED)

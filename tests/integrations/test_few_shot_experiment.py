@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from encodeonce.prompts import known
@@ -154,6 +155,42 @@ def test_I33_16_shots_are_the_published_samples_the_test_its_own_file_and_unlabe
     unlabelled = {document.text for document in cell.unlabelled}
     assert unlabelled == texts(place, "text_classification/cr/train") - seen
     assert cell.recipe.variant(7) == "test=5 unlabelled=7 steps=40"
+
+
+def test_texts_before_a_text_are_those_that_fusion_adds_and_never_its_own_in_another_pair(
+    run: Any, recipe: Any, checkpoint: Callable[..., Path]
+) -> None:
+    tiny = recipe.Recipe(encoder=str(checkpoint("bert")), seeds=(13,), test_size=6)
+    (cell,) = run.samples_of("qqp", tiny)
+    own = run.Document("d", text=cell.unlabelled[0].text.title(), pair="another")
+    documents = [own, *cell.test]
+    found = run.neighbours(cell, documents, 5)
+    every = {text.lower(): text for one in cell.unlabelled for text in (one.text, one.pair)}
+    corpus, asked = (
+        run.vectors(tiny.encoder).last(texts) for texts in (list(every.values()), [one.text for one in documents])
+    )
+    for document, query, texts in zip(documents, asked, found, strict=True):
+        order = np.argsort(np.square(corpus - query).sum(1))
+        names = [list(every)[row] for row in order]
+        mine = {document.text.lower(), document.pair.lower()}
+        assert texts == [every[name] for name in names if name not in mine][:5]
+    assert own.text.lower() in every
+
+
+def test_dev_that_a_search_has_fitted_chooses_no_epoch(
+    run: Any, recipe: Any, checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cell,) = run.samples_of("cr", recipe.Recipe(encoder=str(checkpoint("bert")), seeds=(13,), test_size=4, steps=1))
+    given, fit = [], run.fit
+
+    def recording(*args: Any, dev: Any, upper: Any, **more: Any) -> None:
+        given.append((dev is not None, upper is not None))
+        fit(*args, dev=dev, upper=upper, **more)
+
+    monkeypatch.setattr(run, "fit", recording)
+    for name in ("finetune", "finetune+dev", "fused.add,k=4", "fused.refusion,k=4", "fused.release,k=4"):
+        run.method_of(name)(cell)
+    assert given == [(True, False), (False, False), (True, False), (False, True), (False, True)]
 
 
 def test_full_data_are_the_training_texts_less_the_tests_a_tenth_of_them_dev(
