@@ -67,6 +67,21 @@ def test_side_rows_by_hand() -> None:
     assert all(side_rows(kind, rows, corpus, k=2).shape == rows.shape for kind in SIDES)
 
 
+def test_no_control_gives_an_item_its_own_copy() -> None:
+    corpus = np.array([[1.0, 0], [0.9, 0.1], [0, 1], [0, 0.8]], np.float32)
+    rows = np.array([[2.0, 0], [0, 3.0]], np.float32)
+    others = [corpus[[1, 2, 3]].mean(0), corpus[[0, 2, 3]].mean(0)]
+    np.testing.assert_allclose(side_rows("random", rows, corpus, 3, exclude=[[0], [1]]), others, atol=1e-6)
+    found = side_rows("shuffled", rows, corpus, 1, exclude=[[2], [0]])  # the other's nearest that is no copy of either
+    np.testing.assert_allclose(found, [[0, 0.8], [0.9, 0.1]])
+    for kind in SIDES:
+        np.testing.assert_array_equal(
+            side_rows(kind, rows, corpus, 2, exclude=[[], []]), side_rows(kind, rows, corpus, 2)
+        )
+    with pytest.raises(ConfigError, match="4 different rows cannot be drawn from 3"):
+        side_rows("random", rows, corpus, 4, exclude=[[], [1]])
+
+
 def test_a_corpus_smaller_than_k_is_a_named_error() -> None:
     corpus = np.eye(3, dtype=np.float32)
     with pytest.raises(TooFewVectors, match="4 neighbours asked for"):

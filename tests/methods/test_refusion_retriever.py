@@ -243,3 +243,22 @@ def test_controls_have_the_form_of_neighbours_and_nothing_of_their_content(retri
         instead("mean", near)
     with pytest.raises(ConfigError, match="1 different example cannot be given another's neighbours"):
         instead("shuffled", retriever.near(texts(1), 3))
+
+
+def test_no_control_gives_an_example_its_own_text_or_a_copys_neighbours(retriever: Retriever) -> None:
+    inside = [*texts(40)[:12], Document("again", text=texts(40)[0].text)]
+    for _ in range(2):  # found, then read from the folder
+        near = retriever.near(inside, 6)
+        own = [retriever.texts.index(document.text) for document in inside]
+        shuffled = instead("shuffled", near, seed=3)
+        theirs = {tuple(ids.ravel().tolist()): key for ids, key in zip(near.ids, near.keys, strict=True)}
+        for n, row in enumerate(own):
+            assert row not in shuffled.ids[n]
+            assert theirs[tuple(shuffled.ids[n].ravel().tolist())] != near.keys[n]
+    every = retriever.near(inside, 39)
+    for ids, row in zip(instead("random", every).ids, own, strict=True):
+        assert sorted(ids.ravel().tolist()) == [n for n in range(40) if n != row]
+    with pytest.raises(ConfigError, match=r"example 0 is among the neighbours of all others.*retrieve fewer than 39"):
+        instead("shuffled", every)
+    anything = instead("random", retriever.near(inside, 40, exclude_same=False))
+    assert all(len(set(ids.ravel().tolist())) == 40 for ids in anything.ids)

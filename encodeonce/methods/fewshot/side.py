@@ -37,9 +37,10 @@ def side_rows(
 ) -> Float[np.ndarray, "N F"]:
     """A side row for each of `rows`, made from `corpus`; every row by itself but for "shuffled".
 
-    Nearness is the cosine. `exclude[n]` are corpus rows that item n may not get: its own copies. A random draw depends
-    on the seed and the item's place alone. Raises TooFewVectors where fewer than k rows are left for an item,
-    ConfigError for an unknown kind, a k out of range, or a single row whose neighbours are to be another's.
+    Nearness is the cosine. `exclude[n]` are corpus rows that item n may not get: its own copies (in a mean of all, and
+    in components, they stay). A random draw depends on the seed, the item's place and its copies alone. Raises
+    TooFewVectors where fewer than k rows are left for an item, ConfigError for an unknown kind, a k out of range, or a
+    single row whose neighbours are to be another's.
     """
     if kind not in SIDES:
         raise ConfigError(f"side={kind!r} is not known. There is: {', '.join(SIDES)}.{nearest(kind, list(SIDES))}")
@@ -51,25 +52,32 @@ def side_rows(
         return _components(rows, corpus, k)
     if kind == "shuffled" and len(rows) == 1:
         raise ConfigError("side='shuffled' gives a text the neighbours of another; give two texts or more at once.")
-    ids = _random(len(rows), len(corpus), k, seed) if kind == "random" else _nearest(rows, corpus, k, exclude)
-    if kind == "shuffled":
-        ids = ids[exchanged(len(rows), seed)]
+    left_out = [()] * len(rows) if exclude is None else exclude
+    if kind == "random":
+        ids = _random(len(corpus), k, left_out, seed)
+    elif kind == "shuffled":
+        others = exchanged(len(rows), seed)
+        ids = _nearest(rows[others], corpus, k, [[*left_out[o], *own] for o, own in zip(others, left_out, strict=True)])
+    else:
+        ids = _nearest(rows, corpus, k, left_out)
     return np.stack([corpus[own].mean(0) for own in ids]) if len(ids) else np.zeros_like(rows)
 
 
 def _nearest(
-    rows: Float[np.ndarray, "N F"],
-    corpus: Float[np.ndarray, "M F"],
-    k: int,
-    exclude: Sequence[Sequence[int]] | None,
+    rows: Float[np.ndarray, "N F"], corpus: Float[np.ndarray, "M F"], k: int, exclude: Sequence[Sequence[int]]
 ) -> Int[np.ndarray, "N K"]:
     return Search(corpus, metric="cosine").find(rows, k, exclude=exclude).ids
 
 
-def _random(n: int, m: int, k: int, seed: int) -> Int[np.ndarray, "N K"]:
-    if k > m:
-        raise ConfigError(f"k={k} different rows cannot be drawn from {m}.")
-    return np.stack([np.random.default_rng((seed, place)).choice(m, k, replace=False) for place in range(n)])
+def _random(m: int, k: int, exclude: Sequence[Sequence[int]], seed: int) -> Int[np.ndarray, "N K"]:
+    most = max(len(set(own)) for own in exclude)
+    if k > m - most:
+        raise ConfigError(f"k={k} different rows cannot be drawn from {m - most}.")
+    every = np.arange(m)
+    rows = [np.setdiff1d(every, own) if len(own) else every for own in exclude]
+    return np.stack(
+        [np.random.default_rng((seed, place)).choice(own, k, replace=False) for place, own in enumerate(rows)]
+    )
 
 
 def _components(rows: Float[np.ndarray, "N F"], corpus: Float[np.ndarray, "M F"], k: int) -> Float[np.ndarray, "N F"]:

@@ -14,20 +14,22 @@ from jaxtyping import Float, Int
 from ...store.search import Search
 from ...types import Document
 
-__all__ = ["Leakage", "Near", "asked", "leakage", "nearest_of", "same", "texts_of"]
+__all__ = ["Leakage", "Near", "asked", "leakage", "nearest_of", "own_rows", "same", "texts_of"]
 
 
 @dataclass(frozen=True)
 class Near:
     """Neighbours of examples by key: `ids[n, s]` are rows of the corpus for text s of example n, nearest first.
 
-    `search` holds the rows. A single text among pairs stands twice.
+    `search` holds the rows. A single text among pairs stands twice. `own[n]` are the rows that example n may not get,
+    its own texts; () where it may get any.
     """
 
     keys: tuple[str, ...]
     ids: Int[np.ndarray, "N S K"]
     scores: Float[np.ndarray, "N S K"]
     search: Search
+    own: Sequence[Sequence[int]] = ()
 
     def vectors(self, items: Int[np.ndarray, " B"]) -> Float[np.ndarray, "B K D"]:
         """The neighbours' vectors, rank by rank; of a pair the mean of both texts' (spec B2): their mean stays."""
@@ -83,15 +85,17 @@ def nearest_of(
     Raises TooFewVectors where fewer are left, unless `allow_fewer`: then all get as many as the poorest has.
     """
     n_texts = len(queries) // len(documents) if documents else 1
-    own = [
-        [rows[name] for name in {same(text) for text in texts_of(document)} if name in rows]
-        for document in documents
-        for _ in range(n_texts)
-    ]
-    found = search.find(queries, k, exclude=own if exclude_same else None, allow_fewer=allow_fewer)
+    own = own_rows(documents, rows) if exclude_same else ()
+    exclude = [left_out for left_out in own for _ in range(n_texts)] if exclude_same else None
+    found = search.find(queries, k, exclude=exclude, allow_fewer=allow_fewer)
     shape = (len(documents), n_texts, found.ids.shape[1])
     keys = tuple(document.key for document in documents)
-    return Near(keys, found.ids.reshape(shape), found.scores.reshape(shape), search)
+    return Near(keys, found.ids.reshape(shape), found.scores.reshape(shape), search, own)
+
+
+def own_rows(documents: Sequence[Document], rows: Mapping[str, int]) -> list[list[int]]:
+    """For each document the rows of the corpus that are its texts, by `same`."""
+    return [[rows[name] for name in {same(text) for text in texts_of(one)} if name in rows] for one in documents]
 
 
 def asked(documents: Sequence[Document]) -> list[str]:

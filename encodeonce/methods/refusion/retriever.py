@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
 from ...store import FillReport, Search, Store, Stored
 from ...types import Corpus, Document, Spec, texts_digest
-from .near import Leakage, Near, asked, leakage, nearest_of, same, texts_of
+from .near import Leakage, Near, asked, leakage, nearest_of, own_rows, same, texts_of
 
 __all__ = ["Retriever", "TextEncoder"]
 
@@ -154,7 +154,8 @@ class Retriever:
         path = self.folder / "near" / f"{self._mark(texts, k, exclude_same, allow_fewer)}.safetensors"
         kept = _kept(path)
         if kept is not None:
-            return Near(tuple(document.key for document in documents), *kept, self.search)
+            own = own_rows(documents, self._rows) if exclude_same else ()
+            return Near(tuple(document.key for document in documents), *kept, self.search, own)
         near = nearest_of(
             documents,
             self.vectors(texts),
