@@ -197,8 +197,9 @@ def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Pa
         where.update((n, at) for at, n in enumerate(found.names) if at not in taken and n not in where)
     if "text" not in where and found.names:
         raise DataError(
-            f"{path}:1: no column 'text' in: {', '.join(found.names)}. Name it: columns={{'text': 'NAME'}}, or by "
-            "number in a table without a header: columns={'text': 1}."
+            f"{path}:1: no column 'text' in: {', '.join(found.names)}. Name it: --columns text=NAME (in Python "
+            "columns={'text': 'NAME'}). In a table without a header name all by number, from 0: --columns "
+            "text=0,label=1."
         )
     return where
 

@@ -69,7 +69,7 @@ class Prompter:
 
         Where both texts of a pair are too long together, the longer one is cut first. `before[i]` are texts to be laid
         before document i, nearest first: they come with a separator each, the nearest next to the prompt, as many as
-        fit whole (concatenation, CA-512 of the paper). How many documents were cut is logged.
+        fit whole (concatenation, CA-512 of the paper). How many documents were cut is logged, and how many texts fit.
 
         DataError for a second text that the template has no slot for, and for a slot that no second text fills.
         """
@@ -82,6 +82,9 @@ class Prompter:
         cut = tuple(i for i, (_, short) in enumerate(found) if short)
         if cut:
             log.info("%d of %d texts were cut to fit the prompt's %d pieces", len(cut), len(documents), self.window)
+        if before and fitted:
+            given = sum(map(len, before)) / len(before)
+            log.info("%.1f of %.1f texts fit whole before a text, on average", sum(fitted) / len(fitted), given)
         return Prompted(pieces, cut, tuple(fitted))
 
     def _ids(self, text: str) -> list[int]:

@@ -84,7 +84,9 @@ GROUPS = {
     "tuned": ["finetune", "finetune+dev"],
     "prompts": ["prompt", "prompt+dev", "mlm_head", "concat"],
     "fused": [f"fused.{name}" for name in (*FUSINGS, "add:random", "add:shuffled", "add:constant")],
-    "fused-prompts": [f"fused-prompt.{name}" for name in ("refusion", "convex", "add", "add:random", "add:constant")],
+    "fused-prompts": [
+        f"fused-prompt.{name}" for name in ("refusion", "convex", "add", "add:random", "add:shuffled", "add:constant")
+    ],
 }
 GROUPS["fused-tables"] = [
     *(f"fused.add,k={k}" for k in (1, 4, 16, 256)),
@@ -367,8 +369,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
-    shown = logging.StreamHandler()  # what fusions and controls add, module by module; no epochs
-    shown.addFilter(lambda record: record.levelno > logging.INFO or record.module == "refusion")
+    shown = logging.StreamHandler()  # what fusions and controls add, module by module, how many texts fit; no epochs
+    shown.addFilter(lambda record: record.levelno > logging.INFO or record.module in ("refusion", "prompter"))
     logging.basicConfig(format="%(message)s", handlers=[shown])
     logging.getLogger("encodeonce").setLevel(logging.INFO)
     torch.set_num_threads(1)

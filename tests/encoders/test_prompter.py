@@ -117,13 +117,19 @@ def test_the_longer_text_of_a_pair_is_cut_first_and_the_first_has_a_limit_of_its
     assert (shown.count("cat"), shown.count("river")) == (2, 4)
 
 
-def test_texts_laid_before_stand_nearest_next_to_the_prompt_while_they_fit_whole(tiny: SimpleNamespace) -> None:
+def test_texts_laid_before_stand_nearest_next_to_the_prompt_while_they_fit_whole(
+    tiny: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     own = prompter(tiny, "{text} {mask} .", window=14)
     found = own([Document("1", text="x")], [["cat sat", "river bank", "the mat on", "a"]])
     assert " ".join(names(own, found.pieces[0].ids)) == "[CLS] river bank [SEP] cat sat [SEP] x [MASK] . [SEP]"
     assert found.fitted == (2,)
     assert found.cut == ()
     assert own([Document("1", text="x")]).fitted == (0,)
+    with caplog.at_level("INFO", logger="encodeonce"):
+        two = own([Document("1", text="x"), Document("2", text="x")], [["cat sat", "river bank", "a b c d"], ["a"]])
+    assert two.fitted == (2, 1)
+    assert "1.5 of 2.0 texts fit whole before a text, on average" in caplog.text
 
 
 def test_a_second_text_is_never_dropped(tiny: SimpleNamespace) -> None:
