@@ -124,6 +124,10 @@ class FewShot:
             self.__dict__.pop(name, None)
         return self
 
+    def __sklearn_clone__(self) -> "FewShot":
+        """As `sklearn.base.clone` makes it, not fitted, for `cross_val_score` and the like; the encoder is shared."""
+        return FewShot(**self.get_params())
+
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn asks of an estimator: a classifier of lists of texts, which needs labels."""
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags

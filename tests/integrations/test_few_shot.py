@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
 
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, RunError, TooFewVectors
@@ -137,6 +139,17 @@ def test_scikit_learns_conventions(encoder: Pretrained) -> None:
         model.set_params(fold=3)
     with pytest.raises(RunError, match="not fitted yet"):
         model.predict(["cat"])
+
+
+def test_scikit_learn_clones_it_without_copying_the_encoder(encoder: Pretrained, labelled: Texts) -> None:
+    model = estimator(encoder, methods=["probe"]).fit(*labelled)
+    copied = clone(model)
+    assert copied.get_params() == model.get_params()
+    assert copied.encoder is encoder
+    with pytest.raises(RunError, match="not fitted yet"):
+        copied.predict(["cat"])
+    scores = cross_val_score(model, *labelled, cv=2)
+    assert [score > 0.5 for score in scores] == [True, True]
 
 
 def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
