@@ -38,7 +38,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import compress, product
@@ -65,12 +65,14 @@ from encodeonce.methods.fewshot import PROBES, Probe, generated, prompted
 from encodeonce.methods.fewshot.probe import RIDGES
 from encodeonce.methods.fewshot.prompted import source_of
 from encodeonce.methods.finetune import Finetune, Tuning
-from encodeonce.methods.refusion import FUSINGS, Fusing, Retrieved, instead, refusion
+from encodeonce.methods.refusion import CONTROLS, FUSINGS, Fusing, Retrieved, instead, refusion
 from encodeonce.methods.refusion.near import same, texts_of
 from encodeonce.metrics.few_shot import task_score
 from encodeonce.prompts import known
 from encodeonce.report.results import ResultsRow, append_row, now, read_rows, surroundings
 from encodeonce.report.table import aligned
+from encodeonce.resolve import nearest
+from encodeonce.store.search import METRICS
 from encodeonce.tasks import Task, named
 from encodeonce.train.evaluate import predicted
 from encodeonce.train.fit import fit
@@ -201,14 +203,26 @@ def learned(
 def fusing_of(text: str) -> tuple[Fusing, str, str]:
     """NAME[:CONTROL][,SETTING=VALUE]...: the fusion, the control and the metric."""
     name, *settings = text.split(",")
-    name, _, control = name.partition(":")
-    values = {"metric": "l2", **dict(one.split("=", 1) for one in settings)}
+    name, colon, control = name.partition(":")
+    refuse_unknown("fusion", name, FUSINGS)
+    if colon:
+        refuse_unknown("control", control, CONTROLS)
+    values = {"metric": "l2", **dict(one.partition("=")[::2] for one in settings)}
     metric, own = values.pop("metric"), FUSINGS[name]
-    changes = {
-        key: tuple(value.split("/")) if isinstance(getattr(own, key), tuple) else type(getattr(own, key))(value)
-        for key, value in values.items()
-    }
+    refuse_unknown("metric", metric, METRICS)
+    changes = {}
+    for key, value in values.items():
+        refuse_unknown("setting", key, own.to_json())
+        kind = type(getattr(own, key))
+        changes[key] = tuple(value.split("/")) if kind is tuple else kind(value)
     return replace(own, **changes), control, metric
+
+
+def refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
+    """SystemExit for a word of a method's name that is none of these."""
+    names = list(known)
+    if name not in names:
+        raise SystemExit(f"{what} {name!r} is not known. There is: {', '.join(names)}.{nearest(name, names)}")
 
 
 def by_prompt(cell: Cell, both: bool, texts_before: int = 0, fusion: str = "") -> list[str]:
@@ -263,12 +277,17 @@ def by_fewshot(cell: Cell) -> list[str]:
 
 
 def method_of(name: str) -> Callable[[Cell], list[Any]]:
-    base, _, part = name.partition("+")
+    """What answers a cell. SystemExit for a name that has none."""
+    base, plus, part = name.partition("+")
     base, _, fusion = base.partition(".")
     both = part == "dev"
+    if plus:
+        refuse_unknown("what is learned from", part, ["dev"])
+    if base in ("fused", "fused-prompt"):
+        fusing_of(fusion)
     if base in PROBES:
         return lambda cell: by_probe(cell, base, both)
-    return {
+    methods: dict[str, Callable[[Cell], list[Any]]] = {
         "finetune": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder)),
         "mlm_head": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.masked)),
         "prompt": lambda cell: by_prompt(cell, both),
@@ -276,7 +295,9 @@ def method_of(name: str) -> Callable[[Cell], list[Any]]:
         "fused": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder), fusion),
         "fused-prompt": lambda cell: by_prompt(cell, both, fusion=fusion),
         "fewshot": by_fewshot,
-    }[base]
+    }
+    refuse_unknown("method", base, [*methods, *PROBES, *GROUPS])
+    return methods[base]
 
 
 def cells(recipe: Recipe) -> Iterator[tuple[str, Cell, tuple[Any, ...]]]:
@@ -305,9 +326,6 @@ def rehearse(recipe: Recipe) -> None:
         raise SystemExit(f"{recipe.encoder or 'MiniLM'} and {recipe.masked} differ in width: {fuses[0]} cannot add.")
     counted: dict[tuple[str, str], list[int]] = {}
     for name, cell, _ in cells(recipe):
-        method_of(name)
-        if name.startswith("fused"):
-            fusing_of(name.partition("+")[0].partition(".")[2])
         n = len(cell.train) + (len(cell.dev) if name.endswith("+dev") else 0)
         settings = recipe.settings(cell.seed, n)
         counted.setdefault((name, cell.task), []).append(settings.num_train_epochs * -(-n // recipe.batch))
@@ -375,6 +393,8 @@ def main() -> None:
     logging.getLogger("encodeonce").setLevel(logging.INFO)
     torch.set_num_threads(1)
     recipe = recipe_of(args, GROUPS)
+    for name in recipe.methods:
+        method_of(name)
     if args.dry_run:
         rehearse(recipe)
     else:

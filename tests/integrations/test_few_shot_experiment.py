@@ -239,6 +239,27 @@ def test_what_is_not_known_is_named_with_what_is_near(place: Path, recipe: Any) 
             recipe.recipe_of(given, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("prompts_", r"method 'prompts_' is not known. There is: finetune, .* Did you mean 'prompts'\?"),
+        ("finetune+test", "what is learned from 'test' is not known. There is: dev"),
+        ("fused.ad", r"fusion 'ad' is not known. There is: refusion, .* Did you mean 'add'\?"),
+        ("fused-prompt.add:shufled", r"control 'shufled' is not known.* Did you mean 'shuffled'\?"),
+        ("fused.add,slot=key", r"setting 'slot' is not known.* Did you mean 'slots'\?"),
+        ("fused.add,metric=cosin", r"metric 'cosin' is not known.* Did you mean 'cosine'\?"),
+    ],
+)
+def test_a_name_that_no_method_has_is_refused_before_any_cell_is_run(
+    place: Path, experiment: Callable[..., str], name: str, said: str
+) -> None:
+    config = ("--config", "experiments/fewshot/tiny.toml", "--tasks", "cr")
+    for more in ((), ("--dry-run",)):
+        with pytest.raises(SystemExit, match=said):
+            experiment("experiments/fewshot/run.py", "probe", name, *config, *more)
+    assert read_rows(place / "rows.jsonl") == []
+
+
 def test_all_15_tasks_have_files_and_the_papers_configurations_run_them(recipe: Any) -> None:
     assert set(recipe.FILES) == set(known())
     for path in sorted(set(HERE.glob("*.toml")) - {HERE / "squad.toml"}):
