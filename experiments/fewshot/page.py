@@ -224,10 +224,11 @@ def of_setting(name: str, found: Found) -> list[str]:
     """Means, the verdicts on `fewshot` and on fusion, settings of fusion, paired differences."""
     learns = "all training texts but a tenth, which is dev" if "train=full" in name else "train (16 a class)"
     parts = [
-        f"`{name}`: means over seeds with half the width of their 95 % interval; then the mean of the tasks with its "
-        "own (seeds are what is drawn), and how many cells it is of. A `+dev` learns from train and dev, `fewshot` "
-        f"too; the others learn from {learns}, and dev chooses the penalty, the epoch, or what a search weighs. MRPC "
-        "and QQP have F1, CoLA Matthews's correlation, SQuAD the F1 of words, the others accuracy.",
+        f"`{name}`: means over seeds with half the width of their 95 % interval and, in brackets, the population's "
+        "standard deviation (LM-BFF's spread); then the mean of the tasks with its own interval (seeds are what is "
+        "drawn), and how many cells it is of. A `+dev` learns from train and dev, `fewshot` too; the others learn from "
+        f"{learns}, and dev chooses the penalty, the epoch, or what a search weighs. MRPC and QQP have F1, CoLA "
+        "Matthews's correlation, SQuAD the F1 of words, the others accuracy.",
         markdown(*means(found)),
     ]
     if (verdict := against(found)) is not None:

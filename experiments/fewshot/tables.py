@@ -79,9 +79,9 @@ def common(*methods: Cells) -> list[dict[str, list[float]]]:
 
 def table(path: Path) -> None:
     """For each setting (rows whose variants differ in nothing but the unlabelled texts there are) the means over seeds
-    with half the width of their 95 % interval, a line a method, and the paper's averages where all their tasks are run;
-    below, fewshot against the better of probe and fine-tuning, and each kind of fusion against what it adds to and its
-    controls, paired."""
+    with half the width of their 95 % interval and the population's standard deviation, a line a method, and the paper's
+    averages where all their tasks are run; below, fewshot against the better of probe and fine-tuning, and each kind of
+    fusion against what it adds to and its controls, paired."""
     settings = settings_of(read_rows(path))
     for number, (name, found) in enumerate(settings.items()):
         if len(settings) > 1:
@@ -159,7 +159,10 @@ def tasks_of(found: Found) -> list[str]:
 
 
 def with_interval(one: Spread) -> str:
-    return f"{one.mean:.1f}" if one.half_width is None else f"{one.mean:.1f} ±{one.half_width:.1f}"
+    """Mean, half the width of its interval, and in brackets the population's standard deviation."""
+    if one.half_width is None:
+        return f"{one.mean:.1f}"
+    return f"{one.mean:.1f} ±{one.half_width:.1f} ({one.deviation:.1f})"
 
 
 def rivals(name: str) -> list[str]:

@@ -294,9 +294,9 @@ def test_the_page_compares_methods_over_the_tasks_and_seeds_that_both_have(place
         add_row(run, place, "fused.add", full.variant(9), "sst2", seed, value + 1)
     page = "\n\n".join(importlib.import_module("page").scored())
     width = 12.7062047 / 2  # Student's t for two seeds, over 2
-    cells = f"61.0 ±{width * 2:.1f} | 52.0 ±{width * 4:.1f} | 70.0"
+    cells = f"61.0 ±{width * 2:.1f} (1.0) | 52.0 ±{width * 4:.1f} (2.0) | 70.0"
     assert f"| finetune | {cells} | 61.00 of 3 | 5 |" in page, "no interval of all: a task has one seed"
-    both = f"61.5 ±{width:.1f} | 52.0 |  | 56.75 of 2 | 3 |"
+    both = f"61.5 ±{width:.1f} (0.5) | 52.0 |  | 56.75 of 2 | 3 |"
     assert f"| fused.add:random | {both}" in page
     assert "| fused.add - finetune | +2.50 | 0.00 | 4 | +2.5 | +2.5 |  |" in page, (
         "nothing of cr, of which no seed is in both"
@@ -390,7 +390,7 @@ def test_the_page_sets_scores_beside_costs_and_names_what_has_no_score(place: Pa
     assert "| `concat.2` | 9.000 | +11.50 | 0.00 | 50 |" in page
     assert "| `fused.refusion` | 6.000 | -8.50 | 0.00 | 49 |" in page, "over the cells that it shares with the probe"
     assert "Not run yet: `layers`, `late`, `prompt`," in page
-    ten = " | ".join(f"{60 + t:.1f} ±0.0" for t in (0, 1, 2, 3, 4, 5, 6, 8, 7, 9))  # in the paper's order
+    ten = " | ".join(f"{60 + t:.1f} ±0.0 (0.0)" for t in (0, 1, 2, 3, 4, 5, 6, 8, 7, 9))  # in the paper's order
     assert f"| finetune | {ten} | 64.50 ±0.00 of 10 | 50 |" in page
     verdict = "fewshot against the better of probe and finetune of each task: +3.00 (standard error 0.00, 10 tasks, 50"
     assert f"{verdict} cells); sst2 +3.0" in page
