@@ -119,6 +119,20 @@ def test_neighbours_are_computed_once_and_again_when_anything_changed(
     assert len(list((retriever.folder / "near").iterdir())) == 4
 
 
+def test_neighbours_of_a_pair_are_never_taken_for_those_of_its_texts_by_themselves(retriever: Retriever) -> None:
+    first, second = texts(40)[:2]
+    pair = retriever.near([Document("p", text=first.text, pair=second.text)], 5)
+    alone = retriever.near([first, second], 5)
+    assert (pair.ids.shape, alone.ids.shape) == ((1, 2, 5), (2, 1, 5))
+    rows = [retriever.texts.index(document.text) for document in (first, second)]
+    assert not np.isin(pair.ids, rows).any()
+    corpus = retriever.vectors(retriever.texts).astype(np.float64)
+    for ids, row in zip(alone.ids, rows, strict=True):
+        order = np.argsort(((corpus - corpus[row]) ** 2).sum(1), kind="stable")
+        assert ids[0].tolist() == [other for other in order if other != row][:5]
+        assert retriever.near([Document("q", text=retriever.texts[row])], 5).ids.tolist() == [ids.tolist()]
+
+
 def test_leakage_names_the_examples_that_stand_in_the_corpus(retriever: Retriever) -> None:
     asked = [
         Document("new", text="xyz"),

@@ -151,7 +151,7 @@ class Retriever:
         kept and cannot be read are found anew, which is said.
         """
         texts = asked(documents)
-        path = self.folder / "near" / f"{self._mark(texts, k, exclude_same, allow_fewer)}.safetensors"
+        path = self.folder / "near" / f"{self._mark(texts, len(documents), k, exclude_same, allow_fewer)}.safetensors"
         kept = _kept(path)
         if kept is not None:
             own = own_rows(documents, self._rows) if exclude_same else ()
@@ -181,9 +181,10 @@ class Retriever:
         log.debug("%d queries encoded, %d known", report.written, report.hits)
         return Stored(self.store, self.store.keys(documents))[:]
 
-    def _mark(self, texts: Sequence[str], k: int, exclude_same: bool, allow_fewer: bool) -> str:
+    def _mark(self, texts: Sequence[str], n: int, k: int, exclude_same: bool, allow_fewer: bool) -> str:
+        """Of what decides the neighbours of n documents; the texts alone could be those of pairs or of single texts."""
         search = [self._digest, self.search.metric, self.search.kind, self.store.spec.to_json()]
-        shown = json.dumps([search, texts_digest(texts), k, exclude_same, allow_fewer], sort_keys=True)
+        shown = json.dumps([search, texts_digest(texts), n, k, exclude_same, allow_fewer], sort_keys=True)
         return hashlib.sha256(shown.encode()).hexdigest()
 
 
