@@ -154,9 +154,13 @@ def against_costs(found: Mapping[str, Any]) -> list[str]:
     seeds that both have, so that methods with few of them can stand beside the others."""
     own = settings_of(read_rows(HERE / "rows.jsonl")).get(setting(Recipe().variant(0)), {})
     methods = shown_methods()
-    over = {name: Difference.of(own[name], own[REFERENCE]) for name in methods if name in own and REFERENCE in own}
+    over = {
+        name: one
+        for name in methods
+        if name in own and REFERENCE in own and (one := Difference.of(own[name], own[REFERENCE])) is not None
+    }
     costs = {name: cost / 1e9 for name in over if (cost := cost_of(name, found)) is not None}
-    points = {name: (costs[name], one.mean) for name, one in over.items() if name in costs and one is not None}
+    points = {name: (cost, over[name].mean) for name, cost in costs.items()}
     parts = [
         f"Score over `{REFERENCE}`'s, paired by task and seed, 16 examples a label, beside the FLOPs of the one text's "
         "answer, retrieval included:",
@@ -165,14 +169,19 @@ def against_costs(found: Mapping[str, Any]) -> list[str]:
             [[f"`{name}`", f"{costs[name]:.3f}", *shown(over[name])] for name in points],
         ),
     ]
-    drawn = {name: point for name, point in points.items() if (one := over[name]) is not None and one.error is not None}
+    drawn = {name: point for name, point in points.items() if in_picture(name) and over[name].error is not None}
     if any(name.startswith(("concat", "fused")) for name in drawn):
         draw(drawn, HERE / "cost.png")
         parts.append("```{image} ../experiments/fewshot/cost.png\n:alt: score by cost\n```")
     absent = [name for name in methods if name not in own]
     if absent:
-        parts.append("Not run yet: " + ", ".join(f"`{name}`" for name in absent) + ".\n")
+        parts.append("Not run yet: " + ", ".join(f"`{name}`" for name in absent) + ".")
     return parts
+
+
+def in_picture(name: str) -> bool:
+    """Settings of a fusion have tables of their own, but for the numbers of Figure 1."""
+    return "," not in name or name.startswith(f"{SERIES['neighbours added']},k=")
 
 
 def draw(points: Mapping[str, tuple[float, float]], path: Path) -> None:
@@ -214,10 +223,10 @@ def scored() -> list[str]:
     """Scores of every setting, the recipe's own first, and how they were made."""
     rows = read_rows(HERE / "rows.jsonl")
     if not rows:
-        return ["No rows yet.\n"]
+        return ["No rows yet."]
     found, own = settings_of(rows), setting(Recipe().variant(0))
     parts = [part for name in sorted(found, key=lambda one: one != own) for part in of_setting(name, found[name])]
-    return [*parts, made_by([replace(row, command=None) for row in rows]) + "\n"]  # a command a cell, in the row
+    return [*parts, made_by([replace(row, command=None) for row in rows])]  # a command a cell, in the row
 
 
 def of_setting(name: str, found: Found) -> list[str]:
@@ -250,7 +259,8 @@ def written(marks: tuple[str, str], parts: Sequence[str]) -> None:
     _, end, after = rest.partition(marks[1])
     if not start or not end:
         raise SystemExit(f"{page}: the marks {marks[0].strip()} and {marks[1].strip()} are not there.")
-    page.write_text(before + start + "\n\n".join(parts) + end + after, encoding="utf-8")
+    inside = "\n\n".join(parts).rstrip("\n") + "\n"
+    page.write_text(before + start + inside + end + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

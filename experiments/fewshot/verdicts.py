@@ -64,7 +64,7 @@ def follows(gain: Difference, explained: Difference, above: Difference) -> str:
 
 
 def settings(found: Found) -> list[tuple[str, Grid]]:
-    """A table for each setting of each method that was run with another value of that setting alone: its mean over its
+    """A table for each setting of each method that was run with several values of that setting alone: its mean over its
     own cells and how many these are, then paired differences to what it adds to and to the usual value."""
     groups: dict[tuple[str, str], dict[str, str]] = {}
     for name in found:
@@ -76,6 +76,8 @@ def settings(found: Found) -> list[tuple[str, Grid]]:
         own = groups[setting, base]
         usual = usual_value(base, setting)
         every = {**({usual: base} if base in found else {}), **own}
+        if len(every) < 2:
+            continue
         plain = plain_of(base)
         lines = []
         for value in sorted(every, key=lambda one: (0, int(one)) if one.isdigit() else (1, 0)):

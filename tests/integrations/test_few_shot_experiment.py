@@ -283,6 +283,7 @@ def test_the_page_compares_methods_over_the_tasks_and_seeds_that_both_have(place
         "fused.refusion": {"cr": {13: 71}},
         "prompt": {"cr": {13: 1}},
         "fused-prompt.add": {"cr": {21: 2}},
+        "fused.mask,k=8": {"cr": {21: 2}},
     }
     for method, tasks in scores.items():
         for task, seeds in tasks.items():
@@ -312,6 +313,7 @@ def test_the_page_compares_methods_over_the_tasks_and_seeds_that_both_have(place
     lines = "| 4 | 57.00 | 1 | +3.00 |  | 1 | +2.00 |  | 1 |\n| 64 (usual) | 69.33 | 5 | +2.50 | 0.00 | 4 |  |  |  |"
     assert lines in page
     assert "| key/value (usual) | 69.33 | 5 | +2.50 | 0.00 | 4 |  |  |  |" in page
+    assert "`fused.mask`" not in page, "one number of neighbours is no table of them"
     assert "| query/key | 80.00 | 1 |  |  |  | -10.00 |  | 1 |" in page, "of cr, where fine-tuning lacks the seed"
     after = page.partition("`test=1000 train=full epochs=3`: ")[2]
     assert "| fused.add:random" not in after
@@ -399,3 +401,6 @@ def test_the_page_sets_scores_beside_costs_and_names_what_has_no_score(place: Pa
     assert (place / "cost.png").read_bytes()[:4] == b"\x89PNG"
     importlib.import_module("page").main()
     assert (docs / "fewshot.md").read_text() == page
+    marks = importlib.import_module("page").COSTS
+    importlib.import_module("page").written(marks, ["a", "```{image} b\n```"])
+    assert (docs / "fewshot.md").read_text().endswith("a\n\n```{image} b\n```\n<!-- end of costs -->\nlast\n")
