@@ -48,9 +48,8 @@ class Views:
 
 def changes(base: str, trained: Sequence[str]) -> dict[str, dict[str, tuple[float, float]]]:
     """Encoder -> group of weights -> (r1, r2)."""
-    first, *others = beside(base, trained).items()
-    weights = first[1].stack().model.state_dict()
-    return {name: change(weights, one.stack().model.state_dict()) for name, one in others}
+    (_, first), *others = beside(base, trained).items()
+    return {name: change(first.stack(), one.stack()) for name, one in others}
 
 
 def views_of(

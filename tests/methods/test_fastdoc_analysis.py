@@ -1,5 +1,6 @@
 """Relative change, window length, perturbation (identities 17 to 19); what is measured of documents."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError
 from encodeonce.methods.fastdoc.analysis import change, paragraph_similarity, perturbation, window_length
 from encodeonce.methods.fastdoc.fastdoc import FastDoc
@@ -17,19 +19,57 @@ from encodeonce.methods.fastdoc.objective import Objective
 from .test_fastdoc import documents, sentence_store
 
 
-def test_fd17_relative_change() -> None:
-    names = ["layer.0.attention.self.query.weight", "layer.0.attention.self.key.weight", "layer.0.output.dense.weight"]
-    before = {name: torch.randn(4, 4) for name in names} | {"layer.0.output.dense.bias": torch.ones(4)}
-    assert set(change(before, before)) == {"query", "key", "dense", "all"}
+def test_fd17_relative_change(checkpoint: Callable[..., Path]) -> None:
+    before, after = (Pretrained(checkpoint("bert")).stack() for _ in range(2))
+    old = {name: w.clone() for name, w in before.model.state_dict().items()}
     for factor, due in ((1.0, (0, 0)), (2.0, (1, 1)), (-1.0, (2, 0))):
-        after = {name: factor * tensor for name, tensor in before.items()}
-        for value in change(before, after).values():
+        after.model.load_state_dict({name: factor * w for name, w in old.items()})
+        found = change(before, after)
+        assert list(found) == ["query", "key", "value", "dense", "all"]
+        for value in found.values():
             assert value == pytest.approx(due)
-    moved = before | {names[0]: 3 * before[names[0]]}
-    sums = [float(before[name].abs().sum()) for name in names]
-    assert change(before, moved)["all"][0] == pytest.approx(2 * sums[0] / sum(sums))
-    with pytest.raises(DataError, match="no weight matrix"):
-        change({"x": torch.ones(2, 2)}, {"x": torch.ones(2, 2)})
+    name = "encoder.layer.1.attention.self.query.weight"
+    after.model.load_state_dict(old | {name: 3 * old[name]})
+    found = change(before, after)
+    inside = {n: float(w.abs().sum()) for n, w in old.items() if n.startswith("encoder") and w.ndim == 2}
+    assert found["all"][0] == pytest.approx(2 * inside[name] / sum(inside.values()))
+    assert found["query"][0] == pytest.approx(2 * inside[name] / sum(s for n, s in inside.items() if "query" in n))
+    assert found["key"] == found["value"] == found["dense"] == (0, 0)
+    with pytest.raises(DataError, match=r"4 blocks of width 32 \(ModernBert\) beside 3 blocks of width 32 \(Bert\)"):
+        change(before, Pretrained(checkpoint("modernbert")).stack())
+
+
+def test_a_pooler_that_the_files_lack_is_no_change(checkpoint: Callable[..., Path]) -> None:
+    """A masked language model's files have none: it is drawn anew by whoever loads them."""
+    one, two = (Pretrained(checkpoint("bert", masked=True)).stack() for _ in range(2))
+    assert not torch.equal(one.model.pooler.dense.weight, two.model.pooler.dense.weight)
+    assert set(change(one, two).values()) == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "group"),
+    [
+        ("modernbert", "layers.0.attn.Wqkv.weight", "key"),
+        ("gpt2", "h.0.attn.c_attn.weight", "key"),
+        ("t5", "encoder.block.0.layer.1.DenseReluDense.wi_1.weight", "dense"),
+        ("albert", "encoder.albert_layer_groups.0.albert_layers.0.ffn_output.weight", "dense"),
+    ],
+)
+def test_every_matrix_of_the_blocks_is_in_its_group(
+    checkpoint: Callable[..., Path], family: str, name: str, group: str
+) -> None:
+    """The second third of a fused matrix, along its outputs, is the keys'; a block that runs twice counts once."""
+    before, after = (Pretrained(checkpoint(family)).stack() for _ in range(2))
+    weights = after.model.state_dict()
+    inside = [w for n, w in weights.items() if re.search(r"\.\d\.", n) and "bias" not in n and w.ndim == 2]
+    whole = sum(float(w.abs().sum()) for w in inside)
+    part = weights[name]
+    part = {"modernbert": part[32:64], "gpt2": part[:, 32:64]}.get(family, part)
+    due = float(part.abs().sum()) / whole
+    part *= 2
+    found = change(before, after)
+    assert {key for key, (r1, _) in found.items() if r1} == {group, "all"}
+    assert found["all"][0] == pytest.approx(due)
 
 
 def test_fd18_window_length() -> None:
@@ -71,8 +111,6 @@ def test_documents_are_measured_from_sentences_as_they_are_trained_on(
     checkpoint: Callable[..., Path], changes: dict[str, Any]
 ) -> None:
     """By transformers, from sentence vectors times the scale, or through the projection, a document a pass."""
-    from encodeonce.encoders.pretrained import Pretrained
-
     objective = Objective.named("triplet", **changes)
     method = FastDoc(Pretrained(checkpoint("bert")).stack(), objective, token_scale=3.0)
     if method.projection is not None:

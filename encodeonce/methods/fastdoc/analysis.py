@@ -3,13 +3,14 @@
 Axes: S vectors of one document   R of another   D width   C scores of both, S + R
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from ...encoders.stack import Stack
 from ...errors import DataError
 
 __all__ = ["GROUPS", "Perturbation", "change", "paragraph_similarity", "perturbation", "window_length"]
@@ -17,33 +18,41 @@ __all__ = ["GROUPS", "Perturbation", "change", "paragraph_similarity", "perturba
 TIED = 1e-6
 """Cosines nearer than this are equal: a piece that stands twice is as similar at both places, up to rounding."""
 
-GROUPS = {
-    "query": ("query", ".q.", "q_lin", "query_proj"),
-    "key": ("key", ".k.", "k_lin", "key_proj"),
-    "value": ("value", ".v.", "v_lin", "value_proj"),
-    "dense": ("dense", ".ffn", ".o.", "lin1", "lin2", "out_lin", "Wo", "Wi"),
-}
-"""Figure 2's groups of weight matrices, by parts of their names; the first that fits."""
+GROUPS = ("query", "key", "value", "dense")
+"""Figure 2's groups of weight matrices: a slot of a block is in the group of its name, every other one is dense."""
 
 
-def change(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[str, tuple[float, float]]:
-    """Per group r1 = sum |W' - W| / sum |W| and r2 = |sum |W'| - sum |W|| / sum |W|, over weights of two axes.
+def change(before: Stack, after: Stack) -> dict[str, tuple[float, float]]:
+    """Per group r1 = sum |W' - W| / sum |W| and r2 = |sum |W'| - sum |W|| / sum |W|, over the matrices of the blocks.
 
     The paper's wording fits both; r2 can vanish where all weights changed. "all" is over every matrix of the groups.
+    DataError where the two have other shapes.
     """
-    sums: dict[str, np.ndarray] = {}
-    for name, old in before.items():
-        group = next((g for g, marks in GROUPS.items() if any(mark in name for mark in marks)), None)
-        if group is None or old.ndim != 2 or name not in after:
-            continue
-        was, now = old.double(), after[name].double()
+    sums = {key: np.zeros(3) for key in (*GROUPS, "all")}
+    one, two = _matrices(before), _matrices(after)
+    if [(slot, w.shape) for slot, w in one] != [(slot, w.shape) for slot, w in two]:
+        shapes = [f"{s.n_blocks} blocks of width {s.width} ({type(s).__name__})" for s in (after, before)]
+        raise DataError(f"{shapes[0]} beside {shapes[1]}: weights are compared where one was trained from the other.")
+    for (slot, old), (_, new) in zip(one, two, strict=True):
+        was, now = old.double(), new.double()
         row = np.array([(now - was).abs().sum(), now.abs().sum(), was.abs().sum()], np.float64)
-        for key in (group, "all"):
-            sums[key] = sums.get(key, np.zeros(3)) + row
-    if not sums:
-        raise DataError(f"no weight matrix of {', '.join(GROUPS)} among {len(before)} tensors.")
-    ordered = [(key, sums[key]) for key in (*GROUPS, "all") if key in sums]
-    return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in ordered}
+        for key in (slot if slot in GROUPS else "dense", "all"):
+            sums[key] = sums[key] + row
+    return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in sums.items()}
+
+
+def _matrices(stack: Stack) -> list[tuple[str, Tensor]]:
+    """Slot and weight of every block, a shared block's once, the thirds of a fused matrix apart."""
+    from transformers.pytorch_utils import Conv1D
+
+    found = []
+    for block in dict.fromkeys(stack.blocks):
+        for slot, place in stack.paths.items():
+            path, _, part = place.partition("/")
+            module = block.get_submodule(path)
+            weight = module.weight.T if isinstance(module, Conv1D) else module.weight
+            found.append((slot, weight.chunk(3)[int(part)] if part else weight))
+    return found
 
 
 def window_length(one: Float[np.ndarray, "S D"], two: Float[np.ndarray, "R D"]) -> float:
