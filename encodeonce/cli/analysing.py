@@ -5,7 +5,6 @@ Axes: N documents   D width   S sentences of a document   E width of their vecto
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..corpus.text import with_sentences
 from ..encoders.live import LiveBlocks
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError, DataError
+from ..errors import DataError
 from ..methods.fastdoc.agreement import Agreement, agreement
 from ..methods.fastdoc.analysis import change
 from ..methods.fastdoc.masking import windows_of
@@ -25,9 +24,9 @@ from ..methods.fastdoc.measure import by_pieces
 from ..methods.fastdoc.reading import over_sentences
 from ..nn.segments import segment_means
 from ..types import Document
-from .steps import recorded
+from .steps import names_of
 
-__all__ = ["BASE", "Views", "agreements", "beside", "blocks_of", "changes", "name_of", "sentence_vectors", "views_of"]
+__all__ = ["BASE", "Views", "agreements", "beside", "blocks_of", "changes", "sentence_vectors", "views_of"]
 
 BASE = "base"
 """What the encoder is called that others were trained from."""
@@ -85,19 +84,9 @@ def agreements(views: Views) -> dict[str, Agreement]:
 
 
 def beside(base: str, trained: Sequence[str]) -> dict[str, Pretrained]:
-    """The base and the others by name; windows do not overlap. ConfigError for two of one name."""
-    found = {name_of(name): Pretrained(name, overlap=0) for name in trained}
-    if len(found) < len(trained):
-        raise ConfigError(f"two encoders of one name among {', '.join(trained)}; give each once.")
-    return {BASE: Pretrained(base, overlap=0), **found}
-
-
-def name_of(encoder: str) -> str:
-    """What an encoder is called: by its folder, by the run's where that is `encoder`."""
-    own = recorded(encoder)
-    if own != "encoder":
-        return own
-    return Path(encoder).resolve().parent.name
+    """The base and the others by name; windows do not overlap."""
+    named = zip((BASE, *names_of(trained, BASE)), (base, *trained), strict=True)
+    return {name: Pretrained(encoder, overlap=0) for name, encoder in named}
 
 
 def blocks_of(one: Pretrained) -> LiveBlocks:

@@ -14,12 +14,13 @@ from jaxtyping import Int
 from ..corpus.taxonomy import path_of
 from ..corpus.text import paragraphs, with_sentences
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError, DataError
+from ..errors import DataError
 from ..methods.fastdoc.analysis import paragraph_similarity, window_length
 from ..methods.fastdoc.sampling import triplets
 from ..methods.fastdoc.similarity import SharedGroup
 from ..types import Document
-from .analysing import name_of, sentence_vectors
+from .analysing import sentence_vectors
+from .steps import names_of
 
 __all__ = [
     "CHANCE",
@@ -78,9 +79,7 @@ def paired(documents: Sequence[Document], field: str, levels: int, n: int, seed:
 
 def paragraph_scores(encoders: Sequence[str], pairs: Pairs, unit: str) -> Scores:
     """Encoder -> scores of every paragraph (or sentence) of both documents."""
-    names = [name_of(name) for name in encoders]
-    if len(set(names)) < len(names):
-        raise ConfigError(f"two encoders of one name among {', '.join(encoders)}; give each once.")
+    names = names_of(encoders)
     parts = [_parts(document, unit) for document in pairs.documents]
     found = {}
     for name, encoder in zip(names, encoders, strict=True):

@@ -17,13 +17,12 @@ from ..corpus.asked import Asked, Part, Ranking
 from ..corpus.text import sentences
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError
 from ..metrics.cuad import Clause, cuad
 from ..metrics.rouge import rouge_l, rouge_words
 from ..metrics.techqa import NO_ANSWER, Span, Spans, best_threshold, hits, techqa
 from ..retrieval.bm25 import within
 from ..types import Document, Passage
-from .steps import recorded
+from .steps import names_of
 
 __all__ = ["KEPT", "answer_scores", "by_vectors", "ranked_by", "retrieved", "scores_of"]
 
@@ -43,11 +42,8 @@ Rank = Callable[[Sequence[Asked]], list[Ranked]]
 
 def retrieved(ranking: Ranking, encoders: Sequence[str], pooling: str, compute: str) -> dict[str, dict[str, Any]]:
     """BM25, then each encoder -> scores in per cent, questions, seconds."""
-    names = [recorded(name) for name in encoders]
-    if len(set(names)) < len(names):
-        raise ConfigError(f"two encoders of one name among {', '.join(encoders)}; give each once.")
     found = {}
-    for name, encoder in [("BM25", None), *zip(names, encoders, strict=True)]:
+    for name, encoder in [("BM25", None), *zip(names_of(encoders, "BM25"), encoders, strict=True)]:
         began = time.perf_counter()
         rank: Rank = _by_words
         if encoder is not None:

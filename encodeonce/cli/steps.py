@@ -15,6 +15,7 @@ from ..corpus.text import with_sentences
 from ..encoders.checkpoint import label, named
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
+from ..errors import ConfigError
 from ..store import FillReport, Store, estimate, runs_of
 from ..types import Document, Spec
 
@@ -27,6 +28,7 @@ __all__ = [
     "documents_of",
     "encode",
     "n_words",
+    "names_of",
     "planned",
     "pretrained",
     "recorded",
@@ -114,6 +116,19 @@ def spec_of(config: "Config", model: Pretrained | Pooled, *, dry: bool = False) 
 def recorded(encoder: str) -> str:
     """What results call a config's encoder."""
     return label(named(encoder))
+
+
+def names_of(encoders: Sequence[str], taken: str = "") -> list[str]:
+    """What each is called beside others: by its folder, by the run's where that is `encoder`. ConfigError where two are
+    called alike, or one like what stands beside them."""
+    names = [own if (own := recorded(one)) != "encoder" else Path(one).resolve().parent.name for one in encoders]
+    for name in names:
+        alike = [one for one, own in zip(encoders, names, strict=True) if own == name]
+        if len(alike) > 1:
+            raise ConfigError(f"{' and '.join(alike)} are both called {name!r}: give each once, or rename a folder.")
+        if name == taken:
+            raise ConfigError(f"{alike[0]} is called {name!r}, as what it is set beside: rename its folder.")
+    return names
 
 
 def n_words(document: Document) -> int:

@@ -36,7 +36,10 @@ def test_weights(run: Run, tiny: Path, tmp_path: Path) -> None:
     assert (tmp_path / "change.png").read_bytes().startswith(PNG)
     assert "1.00e+00" in run("analyse", "weights", tiny, other).stdout
     twice = run("analyse", "weights", tiny, other, other, code=1)
-    assert "two encoders of one name" in twice.stderr
+    assert f"{other} and {other} are both called 'run': give each once, or rename a folder." in twice.stderr
+    named_so = doubled(tiny, tmp_path / "base")
+    refused = run("analyse", "weights", tiny, named_so, code=1)
+    assert f"{named_so} is called 'base', as what it is set beside: rename its folder." in refused.stderr
 
 
 def test_agreement_of_documents_vectors(run: Run, tiny: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`retrieve`: the three forms of questions, against scores and rankings computed one by one."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,16 @@ def test_sections(run: Run, tiny: Path, tmp_path: Path) -> None:
         ]
         assert found[tiny.name][f"hits@{k}"] == pytest.approx(100 * np.mean(right))
     assert found["BM25"]["hits@1"] == 100
+
+
+def test_exported_encoders_are_called_as_their_runs(run: Run, tiny: Path, tmp_path: Path) -> None:
+    documents = lines(tmp_path / "s.jsonl", [{"section_path": p.split(" > "), "text": t} for p, t in SECTIONS])
+    questions = lines(tmp_path / "q.jsonl", [{"question": "a dog", "section_path": ["a"]}])
+    for name in ("one", "two", "BM25"):
+        shutil.copytree(tiny, tmp_path / name / "encoder")
+    assert list(scores(run, questions, "one/encoder", "two/encoder", "-d", documents)) == ["BM25", "one", "two"]
+    refused = run("retrieve", questions, "BM25/encoder", "-d", documents, code=1)
+    assert "BM25/encoder is called 'BM25', as what it is set beside: rename its folder." in refused.stderr
 
 
 def test_sentences(run: Run, tiny: Path, tmp_path: Path) -> None:
