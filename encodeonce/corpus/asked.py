@@ -3,9 +3,9 @@
 Three forms, told apart by the fields of the questions' file (JSON lines or an array):
 
 sections   `question`, `section_path`, perhaps `answer`; the documents are sections: `section_path`, `text`, perhaps
-           `title` (S10)
+           `title` (S10); a section without either is not looked for
 sentences  `question`, `sentences`: each with `text`, `start`, `end`, and `answer`, true in those of the answer: a
-           question may have none (TechQA)
+           question may have none (TechQA); blank ones are passed over
 clauses    `contract`, `category`, `spans` with `text`; the documents are contracts: `id`, `text` (CUAD). Every category
            of the file is asked of every contract; where there is no row it has no such clause.
 """
@@ -78,13 +78,20 @@ def read_ranking(
     for value, place in zip(rows.values, rows.places, strict=True):
         if not has_fields(value, **FORMS[form]):
             raise DataError(f"{place}: a row of {form} has {_fields(form)}; this one has {', '.join(sorted(value))}.")
+        asked = "category" if form == "clauses" else "question"
+        if not value[asked].strip():
+            raise DataError(f"{place}: the {asked} is empty.")
     if form == "sentences":
+        if documents or split:
+            raise DataError(f"{path}: sentences stand in this very file; --documents and --split are for other forms.")
         found = _sentences(rows)
     else:
         kept = [one for one in documents if not split or one.meta.get("split") == split]
         if not kept:
-            which = f"none of {len(documents)} documents has split = {split!r}" if documents else "no documents given"
-            raise DataError(f"{path}: {form} are looked for in documents, and {which}.")
+            there = ", ".join(sorted({str(one.meta["split"]) for one in documents if "split" in one.meta}))
+            which = f"none of {len(documents)} has split = {split!r}. There is: {there or 'none'}"
+            which = which if documents else "none are given"
+            raise DataError(f"{path}: {form} are looked for in documents (--documents), and {which}.")
         found = _sections(rows, kept) if form == "sections" else _clauses(rows, kept, limit)
     questions = found.questions
     if limit is not None and form != "clauses":
@@ -109,8 +116,9 @@ def _sentences(rows: Objects) -> Ranking:
         for n, one in enumerate(row["sentences"]):
             if not has_fields(one, text=str, start=int, end=int) or one["start"] >= one["end"]:
                 raise DataError(f"{place}: sentence {n + 1} needs text, start and a later end; it is {one!r}.")
-            parts.append(Part(str(n), one["text"], one["start"], one["end"]))
-            gold += [str(n)] if one.get("answer") else []
+            if one["text"].strip():  # blank lines between sentences are kept by some files
+                parts.append(Part(str(n), one["text"], one["start"], one["end"]))
+                gold += [str(n)] if one.get("answer") else []
         questions.append(Asked(row["question"], str(row.get("id", number)), tuple(parts), tuple(gold)))
     kept = tuple(one for one in questions if one.parts)
     return Ranking("sentences", kept, len(questions) - len(kept))
@@ -120,9 +128,13 @@ def _sections(rows: Objects, documents: Sequence[Document]) -> Ranking:
     parts = []
     for document in documents:
         path = document.meta.get("section_path")
-        if path:
-            text = f"{document.meta.get('title', '')}\n{document.text}".strip()
+        text = f"{document.meta.get('title', '')}\n{document.text}".strip()
+        if path and text:
             parts.append(Part(path_id(path), text))
+    if not parts:
+        raise DataError(
+            f"{rows.path}: none of {len(documents)} documents has a section_path and a text to be found by."
+        )
     shared, known = tuple(parts), {part.id for part in parts}
     asked = [
         Asked(row["question"], "", shared, (path_id(row["section_path"]),), str(row.get("answer") or ""))

@@ -64,6 +64,23 @@ def test_sections(run: Run, tiny: Path, tmp_path: Path) -> None:
     assert found["BM25"]["hits@1"] == 100
 
 
+def test_a_section_without_text_is_not_looked_for(run: Run, tiny: Path, tmp_path: Path) -> None:
+    rows = [{"section_path": p.split(" > "), "text": t} for p, t in SECTIONS]
+    documents = lines(tmp_path / "s.jsonl", [*rows, {"section_path": ["heading"], "text": ""}])
+    asked = [("a dog sees", "a"), ("the bird", "heading")]
+    questions = lines(tmp_path / "q.jsonl", [{"question": q, "section_path": [p]} for q, p in asked])
+    done = run("retrieve", questions, tiny, "-d", documents, "--json")
+    assert "1 questions, 1 with an answer; 1 left out" in done.stderr
+
+
+def test_blank_sentences_are_passed_over(tmp_path: Path) -> None:
+    texts = ["a cat", " ", "a dog", "\n"]
+    sentences = [{"text": t, "start": 9 * n, "end": 9 * n + 8, "answer": n > 1} for n, t in enumerate(texts)]
+    (own,) = read_ranking(lines(tmp_path / "q.jsonl", [{"question": "a", "sentences": sentences}])).questions
+    assert [(part.id, part.text) for part in own.parts] == [("0", "a cat"), ("2", "a dog")]
+    assert own.gold == ("2",)
+
+
 def test_exported_encoders_are_called_as_their_runs(run: Run, tiny: Path, tmp_path: Path) -> None:
     documents = lines(tmp_path / "s.jsonl", [{"section_path": p.split(" > "), "text": t} for p, t in SECTIONS])
     questions = lines(tmp_path / "q.jsonl", [{"question": "a dog", "section_path": ["a"]}])
@@ -188,12 +205,21 @@ def test_no_part_with_a_word_of_the_question(run: Run, tiny: Path, tmp_path: Pat
 
 def test_what_is_refused(tmp_path: Path) -> None:
     questions, documents = contracts(tmp_path)
-    with pytest.raises(DataError, match="clauses are looked for in documents, and no documents given"):
+    with pytest.raises(DataError, match=r"clauses are looked for in documents \(--documents\), and none are given"):
         read_ranking(questions)
-    with pytest.raises(DataError, match="none of 3 documents has split = 'test'"):
+    with pytest.raises(DataError, match=r"and none of 3 has split = 'test'\. There is: one, three, two\."):
         read_ranking(questions, read(documents), split="test")
+    plain = lines(tmp_path / "plain.jsonl", [{"text": "a"}])
+    sections = lines(tmp_path / "f.jsonl", [{"question": "a", "section_path": ["b"]}])
+    with pytest.raises(DataError, match=r"f.jsonl: none of 1 documents has a section_path and a text"):
+        read_ranking(sections, read(plain))
+    with pytest.raises(DataError, match=r"g.jsonl:1: the question is empty"):
+        read_ranking(lines(tmp_path / "g.jsonl", [{"question": " ", "section_path": ["b"]}]), read(plain))
     with pytest.raises(DataError, match=r"A row has text; it should have question, section_path \(sections\); or"):
         read_ranking(lines(tmp_path / "a.jsonl", [{"text": "x"}]))
+    own = lines(tmp_path / "h.jsonl", [{"question": "a", "sentences": []}])
+    with pytest.raises(DataError, match=r"h.jsonl: sentences stand in this very file; --documents and --split"):
+        read_ranking(own, split="test")
     rows = [{"question": "a", "sentences": [{"text": "b", "start": 4, "end": 4}]}]
     with pytest.raises(DataError, match=r"b.jsonl:1: sentence 1 needs text, start and a later end"):
         read_ranking(lines(tmp_path / "b.jsonl", rows))
