@@ -99,8 +99,8 @@ def agreement(
 
     Those of BASE and of each TRAINED from pieces, and with --sentence-encoder, for each encoder, those from pieces and
     from sentences; BASE is the control (appendix G.4, Figure 7). Pearson and Spearman over all pairs of documents, a
-    permutation test, linear CKA, common neighbours; with category paths also of group means, and of k-means. The
-    picture has each encoder's documents on their first two principal components.
+    permutation test, linear CKA, common neighbours; where every document has a category path also of group means, and
+    of k-means. The picture has each encoder's documents on their first two principal components.
     """
     from .analysing import agreements, views_of
 

@@ -3,6 +3,7 @@
 Axes: N documents   D width   S sentences of a document   E width of their vectors
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ __all__ = ["BASE", "Views", "agreements", "beside", "blocks_of", "changes", "sen
 
 BASE = "base"
 """What the encoder is called that others were trained from."""
+
+log = logging.getLogger("encodeonce")
 
 Vectors = Float[np.ndarray, "N D"]
 
@@ -68,7 +71,12 @@ def views_of(
         vectors[f"{name}: pieces"] = by_pieces(blocks_of(one), _windows(one, chosen))
         if rows:
             vectors[f"{name}: sentences"] = _by_sentences(blocks_of(one), rows)
-    return Views(vectors, groups if all(groups) and len(set(groups)) > 1 else ())
+    if all(groups) and len(set(groups)) > 1:
+        return Views(vectors, groups)
+    with_path = sum(map(bool, groups))
+    held = f"all are in {groups[0]}" if with_path == len(groups) else f"{with_path} of {len(groups)} have {field}"
+    log.info("no scores of groups, which need a category of every document and two at least: %s", held)
+    return Views(vectors, ())
 
 
 def agreements(views: Views) -> dict[str, Agreement]:

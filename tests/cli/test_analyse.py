@@ -53,9 +53,13 @@ def test_agreement_of_documents_vectors(run: Run, tiny: Path, tmp_path: Path) ->
     assert own["documents"] == 12
     assert 0.5 < own["pearson"] < 1
     assert own["groups_of_first"] is not None
-    text = run("analyse", "agreement", tiny, other, "-d", "articles.jsonl", "--path", "none").stdout
-    assert "run: pieces, base's pieces" in text
-    assert "run: pieces, sentences" not in text
+    done = run("analyse", "agreement", tiny, other, "-d", "articles.jsonl", "--path", "none")
+    assert "run: pieces, base's pieces" in done.stdout
+    assert "run: pieces, sentences" not in done.stdout
+    assert "no scores of groups, which need a category of every document and two at least: 0 of 20 have none" in (
+        done.stderr
+    )
+    assert "no scores of groups" not in run("analyse", *given).stderr
 
 
 def test_masking_is_the_correlation_of_what_transformers_says(run: Run, tiny: Path, tmp_path: Path) -> None:
