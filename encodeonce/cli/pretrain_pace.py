@@ -146,7 +146,8 @@ class Pace:
         bought = int(json.loads(kept.read_text())["bought"])
         there = len(sample.tuples) or len(windows)
         what = "tuples" if len(sample.tuples) else "windows"
-        log.info("budget %s: %s of %s %s", self.config.budget, f"{bought:,}", f"{there:,}", what)
+        whole = Budget.read(self.config.budget)
+        log.info("budget %s: %s %s, of %s different ones", whole.said(whole.amount), f"{bought:,}", what, f"{there:,}")
         if not len(sample.tuples):
             order = np.random.default_rng(self.seed).permutation(len(windows))
             return sample, [windows[i] for i in np.resize(order, bought)]

@@ -239,7 +239,7 @@ def _choose(
         _enough(whole, few, len(jobs), time.perf_counter() - scoring)
         _note(found, UNTOUCHED, untouched, began)
     for name, job in jobs.items():
-        log.info("trying %s with %s", name, few.text)
+        log.info("trying %s with %s", name, few.said(few.amount))
         report = reports[name] or job.train(plans.pop(name))
         found.kept["trials"][name] = {
             "tuples": report["tuples"],
@@ -266,7 +266,7 @@ def _left(config: PretrainConfig, found: _Found) -> Budget:
         log.warning(
             "choosing took %s of the budget of %s: the chosen objective gets as much as a trial",
             whole.said(spent),
-            config.budget,
+            whole.said(whole.amount),
         )
     return replace(whole, amount=max(whole.amount - spent, least))
 
@@ -288,7 +288,7 @@ def _planned(name: str, job: Job) -> Planned:
     try:
         return job.planned()
     except ConfigError as problem:
-        raise ConfigError(f"trying {name} with {job.config.budget}: {problem} Or raise probe.part.") from None
+        raise ConfigError(f"trying {name}, with a part of the budget: {problem} Or raise probe.part.") from None
 
 
 def _note(found: _Found, name: str, scores: list[float], began: float) -> None:

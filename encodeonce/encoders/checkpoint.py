@@ -182,7 +182,11 @@ def locate(name: str | Path) -> tuple[Path, str]:
             return found, found.name
         except (OSError, ValueError) as problem:
             cause = problem
-    where = f"nor in the cache {constants.HF_HUB_CACHE}" if len(attempts) == 1 else f"and the hub gave: {cause}"
+    where = (
+        f"nor in the cache {constants.HF_HUB_CACHE}"
+        if len(attempts) == 1
+        else f"and the hub gave: {' '.join(str(cause).split()).rstrip('.')}"
+    )
     switched = " The hub is switched off (HF_HUB_OFFLINE)." if len(attempts) == 1 else ""
     raise EncoderError(f"{text!r} is no folder here ({folder.resolve()}) {where}.{switched} Give a folder.") from None
 

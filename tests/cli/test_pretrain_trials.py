@@ -1,6 +1,7 @@
 """`pretrain` with objective = "probe": what is tried, chosen, spent and said; and heads that a base has not."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,10 @@ def test_the_task_chooses_and_the_rest_of_the_budget_is_spent(
     run("pretrain", path, "-o", "whole", "--set", "objective=combined", "--json")
     once = json.loads((tmp_path / "whole/report.json").read_text())["costs"]["flops"]["total"]
     given = ("--budget", f"{2.5 * once / 1e12:.9f}TFLOP")
-    report = json.loads(run("pretrain", path, "-o", "out", *given, "--json").stdout)
+    done = run("pretrain", path, "-o", "out", *given, "--json")
+    assert f"trying both with {0.5 * once / 1e12:.3g} TFLOP\n" in done.stderr
+    assert re.search(rf"budget {0.5 * once / 1e12:.3g} TFLOP: \d+ tuples, of \d+ different ones\n", done.stderr)
+    report = json.loads(done.stdout)
     probe = report["probe"]
     assert set(probe["scores"]) == {"untouched", "both", "masked", "combined", "trained"}
     assert all(len(scores) == 2 and all(0 <= score <= 100 for score in scores) for scores in probe["scores"].values())
@@ -161,7 +165,7 @@ def test_a_budget_that_scoring_would_eat_up_is_refused_before_a_trial(
 
     monkeypatch.setattr(TaskProbe, "scores", slower)
     done = run("pretrain", path, "-o", "late", "--budget", "150s", "--json")
-    assert "choosing took 201 s of the budget of 150s" in done.stderr
+    assert "choosing took 201 s of the budget of 150 s" in done.stderr
     assert json.loads(done.stdout)["budget"] == "30.000000s"
     shutil.rmtree(tmp_path / "late/train")
     slow[0], before = 0.0, clock[0]
@@ -193,7 +197,10 @@ def test_without_a_masked_head_there_is_nothing_to_choose(run: Run, tiny: Path, 
         (["budget=5m", "probe.part=0.5"], "at most 0.30 each"),
         (["budget=5m", "probe.objectives=['maskt']"], "Did you mean 'masked'"),
         (["budget=5m", "probe.config='absent.toml'"], "absent.toml cannot be read"),
-        (["budget=1s", "probe.part=0.000001"], "trying both with 0.000001s: a budget of 1e-06 s does not pay for"),
+        (
+            ["budget=1s", "probe.part=0.000001"],
+            "trying both, with a part of the budget: a budget of 1e-06 s does not pay",
+        ),
     ],
 )
 def test_what_is_refused(run: Run, with_head: Path, probed: Probed, changes: list[str], message: str) -> None:

@@ -177,6 +177,19 @@ def test_RUNTIME_2c_a_missing_file_is_named_with_its_path(folder: Path) -> None:
         files.tokenizer_hash(folder)
 
 
+def test_what_the_hub_says_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    def fails(*given: object, **named: object) -> str:
+        raise OSError("No connection.\nTry again..")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fails)
+    with pytest.raises(EncoderError, match=r"and the hub gave: No connection\. Try again\. Give a folder\.$"):
+        files.locate("nobody/nothing")
+
+
 def test_a_hub_name_is_looked_up_in_the_local_cache_alone(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match=r"'nobody/nothing' is no folder here.*HF_HUB_OFFLINE"):
         Pretrained("nobody/nothing")
