@@ -2,19 +2,22 @@
 
 Done by forward hooks that live as long as one call of one block: nothing is left behind, no module is changed.
 
+The weight matrices behind these places are read here too.
+
 Axes: B items   T pieces   I, O widths of a slot's input and output
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..types import Edit
 
-__all__ = ["edited"]
+__all__ = ["edited", "matrices"]
 
 
 class _Watch:
@@ -57,3 +60,17 @@ def edited(module: nn.Module, slots: Mapping[str, str], block: int, edit: Edit |
     finally:
         for handle in handles:
             handle.remove()
+
+
+def matrices(blocks: Sequence[nn.Module], slots: Mapping[str, str]) -> list[tuple[str, Float[Tensor, "O I"]]]:
+    """Slot and weight, block after block; a block that runs several times once, the thirds of a fused weight apart."""
+    from transformers.pytorch_utils import Conv1D
+
+    found = []
+    for block in dict.fromkeys(blocks):
+        for slot, place in slots.items():
+            path, _, part = place.partition("/")
+            module: Any = block.get_submodule(path)
+            weight = module.weight.T if isinstance(module, Conv1D) else module.weight
+            found.append((slot, weight.chunk(3)[int(part)] if part else weight))
+    return found

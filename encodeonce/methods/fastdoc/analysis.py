@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
+from ...encoders.slots import matrices
 from ...encoders.stack import Stack
 from ...errors import DataError
 
@@ -29,7 +29,7 @@ def change(before: Stack, after: Stack) -> dict[str, tuple[float, float]]:
     DataError where the two have other shapes.
     """
     sums = {key: np.zeros(3) for key in (*GROUPS, "all")}
-    one, two = _matrices(before), _matrices(after)
+    one, two = (matrices(stack.blocks, stack.paths) for stack in (before, after))
     if [(slot, w.shape) for slot, w in one] != [(slot, w.shape) for slot, w in two]:
         shapes = [f"{s.n_blocks} blocks of width {s.width} ({type(s).__name__})" for s in (after, before)]
         raise DataError(f"{shapes[0]} beside {shapes[1]}: weights are compared where one was trained from the other.")
@@ -39,20 +39,6 @@ def change(before: Stack, after: Stack) -> dict[str, tuple[float, float]]:
         for key in (slot if slot in GROUPS else "dense", "all"):
             sums[key] = sums[key] + row
     return {key: (float(moved / was), float(abs(now - was) / was)) for key, (moved, now, was) in sums.items()}
-
-
-def _matrices(stack: Stack) -> list[tuple[str, Tensor]]:
-    """Slot and weight of every block, a shared block's once, the thirds of a fused matrix apart."""
-    from transformers.pytorch_utils import Conv1D
-
-    found = []
-    for block in dict.fromkeys(stack.blocks):
-        for slot, place in stack.paths.items():
-            path, _, part = place.partition("/")
-            module = block.get_submodule(path)
-            weight = module.weight.T if isinstance(module, Conv1D) else module.weight
-            found.append((slot, weight.chunk(3)[int(part)] if part else weight))
-    return found
 
 
 def window_length(one: Float[np.ndarray, "S D"], two: Float[np.ndarray, "R D"]) -> float:
