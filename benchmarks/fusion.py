@@ -239,7 +239,7 @@ class Bench:
 
         def both() -> None:
             step(searched, lower)()
-            searched.upper_gradients(upper, lower, 1e-5)
+            searched.upper_gradients(upper, lower, {})
 
         return {
             "plain": step(plain, self.batch(plain, BATCH)),

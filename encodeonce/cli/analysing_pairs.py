@@ -14,7 +14,7 @@ from jaxtyping import Int
 from ..corpus.taxonomy import path_of
 from ..corpus.text import paragraphs, with_sentences
 from ..encoders.pretrained import Pretrained
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..methods.fastdoc.analysis import paragraph_similarity, window_length
 from ..methods.fastdoc.sampling import triplets
 from ..methods.fastdoc.similarity import SharedGroup
@@ -101,6 +101,8 @@ def window_lengths(
     """ "pieces" and "sentences" -> one length a pair, of similar and dissimilar ones, and by chance of each."""
     model = Pretrained(encoder, overlap=0)
     least, most = pieces or (1, model.window)
+    if least > most:
+        raise ConfigError(f"--pieces {least} {most}: the least comes first; write --pieces {most} {least}.")
     kept = [document for document in with_sentences(documents) if document.sentences]
     cut = model.cut([Document(d.id, text=" ".join(d.sentences)) for d in kept])
     fit = [(d, one.ids[one.word >= 0]) for d, one in zip(kept, cut, strict=True) if least <= len(one) <= most]

@@ -157,7 +157,7 @@ class FewShot:
     def _vectors(self) -> TextVectors:
         return TextVectors(self.model, None if self.store is None else Path(self.store))
 
-    def fit(self, texts: Texts, labels: Sequence[Any], unlabelled: Texts = ()) -> "FewShot":
+    def fit(self, texts: Texts, labels: Sequence[Any], unlabelled: Texts | None = None) -> "FewShot":
         """Try, choose, and train on all labels. Pairs of texts are given as two-tuples, labels as any sortable values.
 
         Raises DataError where texts and labels differ in number, for a missing label, for a single class, for a class
@@ -172,7 +172,7 @@ class FewShot:
         self._check_settings()
         self.classes_, index = classes_of(labels)
         check_classes(documents, index, self.classes_.tolist())
-        corpus = as_documents(unlabelled, "unlabelled text")
+        corpus = as_documents(() if unlabelled is None else unlabelled, "unlabelled text")
         self.pairs_, self.column_ = bool(documents[0].pair), "label"
         names = self._fitting(self._names(corpus), documents, index)
         self._asking = None if self.prompt is None else prompt_of(self.model, self.prompt)

@@ -80,9 +80,9 @@ class TwoLevel(Protocol):
     def upper_parameters(self) -> Sequence[nn.Parameter]:
         """Those of the upper level; none: there is nothing to choose."""
 
-    def upper_gradients(self, batch: Any, lower: Any, rate: float) -> Sequence[Tensor | None]:
+    def upper_gradients(self, batch: Any, lower: Any, rates: Mapping[Tensor, float]) -> Sequence[Tensor | None]:
         """A gradient of each on a `batch` of the upper examples. `lower` is the batch that the lower level learns from
-        next, at this rate. Leaves no gradient at any parameter."""
+        next, each of its parameters at its rate. Leaves no gradient at any parameter."""
 
 
 @runtime_checkable

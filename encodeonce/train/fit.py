@@ -196,7 +196,8 @@ class _Loop:
         if self.at.batch == first:
             self.optimiser.zero_grad(set_to_none=True)
             if self.upper is not None:
-                self.upper.before(self.at.step, batch, self.optimiser.param_groups[0]["lr"])
+                rates = {parameter: own["lr"] for own in self.optimiser.param_groups for parameter in own["params"]}
+                self.upper.before(self.at.step, batch, rates)
         losses = self.method.losses(batch, self.active)
         values = {name: loss.item() for name, loss in losses.items()}
         for name, value in values.items():

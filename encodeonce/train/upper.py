@@ -5,7 +5,7 @@ the method gives gradients of the upper parameters alone; they have an Adam of t
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -70,15 +70,15 @@ class UpperSteps:
         self.taken = 0
         self.batches: Iterator[Any] | None = None
 
-    def before(self, step: int, lower: Any, rate: float) -> None:
-        """Before step number `step` of the loop (from 0), whose first batch is `lower` and whose rate is `rate`.
+    def before(self, step: int, lower: Any, rates: Mapping[Tensor, float]) -> None:
+        """Before step number `step` of the loop (from 0), whose first batch is `lower`, at these rates.
 
         Nothing is read or stepped where the method has no upper parameters.
         """
         late = step - self.upper.warmup
         if self.optimiser is None or late < 0 or late % self.upper.every:
             return
-        gradients = self.method.upper_gradients(self._next(), lower, rate)
+        gradients = self.method.upper_gradients(self._next(), lower, rates)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         self.optimiser.step()

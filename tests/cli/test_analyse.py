@@ -199,6 +199,8 @@ def test_windows_between_equal_inputs(run: Run, tiny: Path, tmp_path: Path) -> N
         assert 1 <= found["sentences"][name]["mean"] <= found["sentences"][name]["sd"] + 4
     refused = run("analyse", *given, "--pieces", "400", "512", code=1)
     assert "0 of 24 documents have 400 to 512 pieces; three are needed" in refused.stderr
+    refused = run("analyse", *given, "--pieces", "9", "2", code=1)
+    assert "--pieces 9 2: the least comes first; write --pieces 2 9." in refused.stderr
 
 
 def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(run: Run, tiny: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_it_tries_all_chooses_and_reloads_to_the_same_answers(
 def test_a_saved_fine_tuning_reloads_to_the_same_answers(
     encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path
 ) -> None:
-    model = estimator(encoder, methods=("finetune",)).fit(*labelled)
+    model = estimator(encoder, methods=("finetune",)).fit(*labelled, unlabelled=None)
     answers = model.predict_proba(others[0][:9])
     model.save(tmp_path)
     assert (tmp_path / "finetune" / "config.json").is_file()

@@ -29,17 +29,23 @@ def small(checkpoint: Callable[..., Path]) -> World:
     return World(checkpoint("bert"))
 
 
+def rates_of(method: Refusion, *rates: float) -> dict[Tensor, float]:
+    """These rates in turn, a group each."""
+    groups = method.groups(method.name).values()
+    return {weight: rates[i % len(rates)] for i, own in enumerate(groups) for weight in own}
+
+
 def test_I28_the_architecture_step_leaves_no_gradient_at_any_weight(world: World) -> None:
     for order in (1, 2):
         method = world.made(Fusing(k=K, order=order))
         method.train()
         train, dev = (world.batch(method, world.near(), n=n) for n in (6, 11))
-        (gradient,) = method.upper_gradients(dev, train, 1e-3)
+        (gradient,) = method.upper_gradients(dev, train, rates_of(method, 1e-3))
         assert gradient is not None
         assert gradient.any()
         assert all(parameter.grad is None for parameter in method.parameters())
         before = [parameter.detach().clone() for parameter in method.parameters()]
-        method.upper_gradients(dev, train, 1e-3)
+        method.upper_gradients(dev, train, rates_of(method, 1e-3))
         assert all(torch.equal(a, b) for a, b in zip(before, method.parameters(), strict=True))
 
 
@@ -58,7 +64,7 @@ def test_I28_the_release_leaks_dev_gradients_and_never_moves(world: World) -> No
     method = world.made(Fusing(**{**release, "k": K}))
     method.train()
     dev = world.batch(method, world.near())
-    assert method.upper_gradients(dev, dev, 1e-3) == [None]
+    assert method.upper_gradients(dev, dev, {}) == [None]
     trained = [parameter for own in method.groups(method.name).values() for parameter in own]
     assert all(parameter.grad is not None for parameter in trained)
     assert method.fusion.architecture is not None
@@ -92,22 +98,22 @@ def test_I30_second_order_with_rate_0_is_first_order(world: World) -> None:
     for method in (first, second):
         method.eval()
         batch = world.batch(method, world.near())
-        (gradient,) = method.upper_gradients(batch, batch, 0.0)
+        (gradient,) = method.upper_gradients(batch, batch, rates_of(method, 0.0))
         gradients.append(gradient)
     assert torch.equal(*gradients)
 
 
 def test_second_order_equals_the_derivative_through_the_virtual_step(checkpoint: Callable[..., Path]) -> None:
-    """d/da L_dev(w - rate dL_train/dw(w, a), a) by double backward, against the finite difference."""
+    """d/da L_dev(w - rate dL_train/dw(w, a), a) by double backward, against the finite difference; two rates."""
     world = World(checkpoint("bert"))
     method = world.made(Fusing(k=K, order=2, schemes=["identity", "reranker"], scale="convex"))
     method.eval().double()
     train, dev = (world.batch(method, world.near(), n=n) for n in (6, 11))
     for batch in (train, dev):
         object.__setattr__(batch.packed, "near", batch.packed.near.double())
-    rate = 0.1
-    (found,) = method.upper_gradients(dev, train, rate)
-    (first_order,) = method.upper_gradients(dev, train, 0.0)
+    rates = rates_of(method, 0.1, 0.02)
+    (found,) = method.upper_gradients(dev, train, rates)
+    (first_order,) = method.upper_gradients(dev, train, {})
     weights = {name: p for name, p in method.named_parameters() if not name.endswith("architecture")}
     (alpha,) = method.upper_parameters()
 
@@ -123,7 +129,7 @@ def test_second_order_equals_the_derivative_through_the_virtual_step(checkpoint:
     with method.fusion.searching(), sdpa_kernel(SDPBackend.MATH):
         slopes = torch.autograd.grad(loss(train), list(weights.values()), create_graph=True, allow_unused=True)
         moved = {
-            f"inner.{name}": weight if slope is None else weight - rate * slope
+            f"inner.{name}": weight if slope is None else weight - rates[weight] * slope
             for (name, weight), slope in zip(weights.items(), slopes, strict=True)
         }
         (expected,) = torch.autograd.grad(torch.func.functional_call(loss, moved, (dev,)), alpha)

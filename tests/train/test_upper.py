@@ -1,6 +1,6 @@
 """When the upper level steps, on what, and how it goes on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class Toy:
 
     def __init__(self, *parameters: float) -> None:
         self.parameters = [nn.Parameter(torch.tensor(value)) for value in parameters]
-        self.seen: list[tuple[Any, Any, float]] = []
+        self.seen: list[tuple[Any, Any, Mapping[Tensor, float]]] = []
 
     def batches(self, examples: Any, *, size: int, order: np.random.Generator | None) -> Iterator[Any]:
         assert order is not None
@@ -36,18 +36,18 @@ class Toy:
     def upper_parameters(self) -> Sequence[nn.Parameter]:
         return self.parameters
 
-    def upper_gradients(self, batch: Any, lower: Any, rate: float) -> Sequence[Tensor | None]:
-        self.seen.append((batch, lower, rate))
+    def upper_gradients(self, batch: Any, lower: Any, rates: Mapping[Tensor, float]) -> Sequence[Tensor | None]:
+        self.seen.append((batch, lower, rates))
         return [torch.tensor(1.0)]
 
 
 def test_it_steps_after_the_warm_up_before_every_nth_step() -> None:
-    toy = Toy(0.0)
+    toy, rates = Toy(0.0), {torch.zeros(1): 0.5}
     steps = UpperSteps(toy, Upper(Numbers(range(5)), batch_size=2, warmup=3, every=2, learning_rate=0.1), 1, 8)
     for step in range(10):
-        steps.before(step, f"train {step}", 0.5)
+        steps.before(step, f"train {step}", rates)
     assert [lower for _, lower, _ in toy.seen] == ["train 3", "train 5", "train 7", "train 9"]
-    assert {rate for _, _, rate in toy.seen} == {0.5}
+    assert all(seen is rates for _, _, seen in toy.seen)
     assert float(toy.parameters[0].detach()) == pytest.approx(-0.4, abs=1e-3)
     assert toy.parameters[0].grad is None
 
@@ -59,7 +59,7 @@ def test_every_pass_over_the_examples_has_an_order_of_its_own_and_can_be_gone_on
 
     whole, steps = made()
     for step in range(9):
-        steps.before(step, None, 0.0)
+        steps.before(step, None, {})
     batches = [batch for batch, _, _ in whole.seen]
     for start in (0, 3, 6):
         assert sorted(number for batch in batches[start : start + 3] for number in batch) == [0, 1, 2, 3, 4]
@@ -67,13 +67,13 @@ def test_every_pass_over_the_examples_has_an_order_of_its_own_and_can_be_gone_on
     for stop in (3, 4):
         first, half = made()
         for step in range(stop):
-            half.before(step, None, 0.0)
+            half.before(step, None, {})
         second, rest = made()
         with torch.no_grad():
             second.parameters[0].copy_(first.parameters[0])
         rest.restore(*half.state())
         for step in range(stop, 9):
-            rest.before(step, None, 0.0)
+            rest.before(step, None, {})
         assert [batch for batch, _, _ in second.seen] == batches[stop:]
         assert torch.equal(second.parameters[0], whole.parameters[0])
 
@@ -81,7 +81,7 @@ def test_every_pass_over_the_examples_has_an_order_of_its_own_and_can_be_gone_on
 def test_without_upper_parameters_nothing_is_read() -> None:
     toy = Toy()
     steps = UpperSteps(toy, Upper(Numbers([1])), 1, 8)
-    steps.before(0, None, 0.0)
+    steps.before(0, None, {})
     assert not toy.seen
     assert steps.state()[1] == {}
 
@@ -91,7 +91,7 @@ def test_a_batch_is_as_large_as_the_loops_unless_it_is_said() -> None:
         toy = Toy(0.0)
         steps = UpperSteps(toy, Upper(Numbers(range(7)), batch_size=asked), 1, 3)
         for step in range(len(sizes)):
-            steps.before(step, None, 0.0)
+            steps.before(step, None, {})
         assert [len(batch) for batch, _, _ in toy.seen] == sizes
 
 

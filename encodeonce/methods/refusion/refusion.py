@@ -190,7 +190,7 @@ class Refusion(Finetune):
         alpha = self.fusion.architecture
         return [] if alpha is None else [alpha]
 
-    def upper_gradients(self, batch: Batch, lower: Batch, rate: float) -> list[Tensor | None]:
+    def upper_gradients(self, batch: Batch, lower: Batch, rates: Mapping[Tensor, float]) -> list[Tensor | None]:
         """Of the dev loss with respect to the architecture alone; see `train.TwoLevel`.
 
         With `leak` what the released code does: the dev loss's gradients stay at the weights, the architecture gets
@@ -199,8 +199,8 @@ class Refusion(Finetune):
         if self.fusion.fusing.leak:
             self.loss(batch).backward()
             return [None]
-        if self.fusion.fusing.order == 2 and rate > 0:
-            return [self._second_order(batch, lower, rate)]
+        if self.fusion.fusing.order == 2 and any(rates.values()):
+            return [self._second_order(batch, lower, rates)]
         return [self._of_architecture(batch)]
 
     @contextmanager
@@ -225,17 +225,19 @@ class Refusion(Finetune):
                     weight.requires_grad_(True)
         return gradient
 
-    def _second_order(self, batch: Batch, lower: Batch, rate: float) -> Tensor:
-        """w' = w - rate grad L_train(w), then grad_a L_dev(w') - rate (grad_a L_train(w+) - grad_a L_train(w-)) / 2 eps
-        with w+- = w +- eps grad_w' L_dev(w') and eps = 0.01 over that gradient's norm; without dropout and noise."""
+    def _second_order(self, batch: Batch, lower: Batch, rates: Mapping[Tensor, float]) -> Tensor:
+        """w' = w - rate grad L_train(w), then grad_a L_dev(w') - (grad_a L_train(w+) - grad_a L_train(w-)) / 2 eps with
+        w+- = w +- eps rate grad_w' L_dev(w'), every weight at its own rate, and eps = 0.01 over the norm of
+        rate grad_w' L_dev(w'); without dropout and noise."""
         alpha = self.upper_parameters()[0]
         weights = [weight for own in self.groups(self.name).values() for weight in own]
         before = [weight.detach().clone() for weight in weights]
         with self.fusion.searching(), self._as_predicting():  # the mixture is what the loop trains
             slopes = torch.autograd.grad(self.loss(lower), weights, allow_unused=True)
-        _move(weights, before, slopes, -rate)
+        _move(weights, before, _scaled(slopes, weights, rates), -1.0)
         with self.fusion.searching(), self._as_predicting():
             first, *ahead = torch.autograd.grad(self.loss(batch), [alpha, *weights], allow_unused=True)
+        ahead = _scaled(ahead, weights, rates)
         norm = torch.sqrt(sum((slope.square().sum() for slope in ahead if slope is not None), torch.zeros(())))
         step = 0.01 / float(norm.clamp(min=1e-12))
         sides = []
@@ -243,7 +245,7 @@ class Refusion(Finetune):
             _move(weights, before, ahead, sign)
             sides.append(self._of_architecture(lower))
         _move(weights, before, ahead, 0.0)
-        return first - rate * (sides[0] - sides[1]) / (2 * step)
+        return first - (sides[0] - sides[1]) / (2 * step)
 
     # the architecture, and what is kept
 
@@ -353,6 +355,15 @@ def _width(live: LiveBlocks, block: int, slot: str) -> int:
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
+
+
+def _scaled(
+    slopes: Sequence[Tensor | None], weights: Sequence[Tensor], rates: Mapping[Tensor, float]
+) -> list[Tensor | None]:
+    """Each gradient times its weight's rate; 0 where the loop does not train that weight."""
+    return [
+        None if slope is None else slope * rates.get(weight, 0.0) for slope, weight in zip(slopes, weights, strict=True)
+    ]
 
 
 def _move(
