@@ -85,7 +85,10 @@ GROUPS = {
     "vectors": [name + part for name in PROBES if name != "cosine" for part in ("", "+dev")],
     "tuned": ["finetune", "finetune+dev"],
     "prompts": ["prompt", "prompt+dev", "mlm_head", "concat"],
-    "fused": [f"fused.{name}" for name in (*FUSINGS, "add:random", "add:shuffled", "add:constant")],
+    "fused": [
+        *(f"fused.{name}" for name in FUSINGS),
+        *(f"fused.{name}:{control}" for name in ("refusion", "add") for control in CONTROLS),
+    ],
     "fused-prompts": [
         f"fused-prompt.{name}" for name in ("refusion", "convex", "add", "add:random", "add:shuffled", "add:constant")
     ],
