@@ -236,8 +236,8 @@ class Refusion(Finetune):
             slopes = torch.autograd.grad(self.loss(lower), weights, allow_unused=True)
         _move(weights, before, _scaled(slopes, weights, rates), -1.0)
         with self.fusion.searching(), self._as_predicting():
-            first, *ahead = torch.autograd.grad(self.loss(batch), [alpha, *weights], allow_unused=True)
-        ahead = _scaled(ahead, weights, rates)
+            first, *onward = torch.autograd.grad(self.loss(batch), [alpha, *weights], allow_unused=True)
+        ahead = _scaled(onward, weights, rates)
         norm = torch.sqrt(sum((slope.square().sum() for slope in ahead if slope is not None), torch.zeros(())))
         step = 0.01 / float(norm.clamp(min=1e-12))
         sides = []
