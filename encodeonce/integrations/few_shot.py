@@ -14,7 +14,7 @@ Axes: N items   C classes
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError, RunError, TooFewVectors
 from ..methods.fewshot import PROBES, Mixture, TrainedProbe, stacked
 from ..methods.fewshot.folds import folds_of
-from ..methods.fewshot.mixture import cooled
 from ..methods.finetune import Tuning
 from ..methods.refusion import FUSINGS, Decision
 from ..methods.refusion.near import same, texts_of
@@ -40,6 +39,7 @@ from ._classes import check_classes, classes_of
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
 from ._saved import PROMPT, TUNED, Trained, save, saved, trained
+from ._tried import Tried, report
 from ._tuned import Whole, fits_window, tuned
 
 __all__ = ["METHODS", "FewShot", "Tried"]
@@ -58,19 +58,6 @@ _FINDING = ("neighbours", "shuffled", "random")
 """Sides of a probe that are as many unlabelled texts as were asked for."""
 
 ONE, MANY = ("a single text", "a pair of texts"), ("single texts", "pairs of texts")
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One method on held-out labels: accuracy in per cent, mean log-likelihood (natural, after cooling), its weight in
-    the mixture (0: left out), wall seconds of its cross-validation. The mixture itself stands last, of weight 1."""
-
-    name: str
-    accuracy: float
-    log_likelihood: float
-    weight: float
-    temperature: float
-    seconds: float
 
 
 class FewShot:
@@ -188,7 +175,7 @@ class FewShot:
         material = self._material(documents, np.eye(len(self.classes_))[index])
         held_out, seconds = self._cross_validated(names, material, index)
         self.mixture_ = stacked(held_out, index)
-        self.tried_ = _report(held_out, self.mixture_, index, seconds)
+        self.tried_ = report(held_out, self.mixture_, index, seconds)
         self._trained = {name: self._train(name, material) for name in self.mixture_.weights}
         return self
 
@@ -429,25 +416,3 @@ class FewShot:
     def _need_fit(self) -> None:
         if not hasattr(self, "mixture_"):
             raise RunError("this estimator is not fitted yet: call fit(texts, labels) first.")
-
-
-def _report(
-    held_out: Mapping[str, np.ndarray], mixture: Mixture, index: np.ndarray, seconds: Mapping[str, float]
-) -> tuple[Tried, ...]:
-    everything = {**held_out, "mixture": mixture.mixed(held_out)}
-    weights = {**dict.fromkeys(held_out, 0.0), **mixture.weights, "mixture": 1.0}
-    found = []
-    for name, answers in everything.items():
-        temperature = mixture.temperatures.get(name, 1.0)  # the mixture's own answers are not cooled again
-        right = cooled(answers, temperature)[np.arange(len(index)), index]
-        found.append(
-            Tried(
-                name,
-                accuracy=float(100 * np.mean(answers.argmax(1) == index)),
-                log_likelihood=float(np.log(np.maximum(right, 1e-12)).mean()),
-                weight=weights[name],
-                temperature=temperature,
-                seconds=seconds.get(name, sum(seconds.values())),
-            )
-        )
-    return tuple(found)

@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from encodeonce.corpus import format_of, formats, read, write
+from encodeonce.corpus import _files, format_of, formats, read, write
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.types import Document
 
@@ -150,17 +151,21 @@ def test_nothing_heavy_is_imported_by_reading(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="reads /proc")
 @pytest.mark.parametrize("name", ["x.txt", "x.txt.gz"])
 def test_a_file_is_closed_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Windows renames no open file."""
-    renamed, held = os.replace, []
+    renamed, made, opened, held = os.replace, _files.NamedTemporaryFile, [], []
+
+    def temporary(*given: Any, **named: Any) -> Any:
+        opened.append(made(*given, **named))
+        return opened[-1]
 
     def replace(source: str, target: Path) -> None:
-        held.append(any(os.path.samefile(fd, source) for fd in Path("/proc/self/fd").iterdir() if fd.exists()))
+        held.append([file.name == source and not file.file.closed for file in opened])
         renamed(source, target)
 
+    monkeypatch.setattr(_files, "NamedTemporaryFile", temporary)
     monkeypatch.setattr(os, "replace", replace)
     write(tmp_path / name, [Document("a", text="one")], {"label": ["x"]})
-    assert held == [False]
+    assert held == [[False]]
     assert [file.name for file in tmp_path.iterdir()] == [name]
