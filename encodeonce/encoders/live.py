@@ -18,7 +18,7 @@ from ..nn.barrier import Barrier
 from ..nn.dropout import Dropout
 from ..nn.frozen_linear import freeze
 from ..nn.item_blocks import ItemBlocks
-from ..nn.linear import COMPUTE
+from ..nn.linear import COMPUTE, has_bf16_units
 from ..nn.post_norm import Line, PostNorm
 from ..types import Edit
 from .lora import add_lora, merged, weight_of
@@ -258,7 +258,9 @@ class LiveBlocks(nn.Module):
         stack, modules = self.stack, self.stack.blocks
         items = ItemBlocks(tuple(sizes.tolist()), None)
         paths = {slot: path for slot, path in stack.paths.items() if not slots or slot in slots}
-        with torch.autocast(states.device.type, torch.bfloat16, enabled=self.compute == "bf16" and not self.settled):
+        device = states.device.type
+        rounds = self.compute == "bf16" and not self.settled and (device != "cpu" or has_bf16_units())
+        with torch.autocast(device, torch.bfloat16, enabled=rounds):
             blocks = items.keys_of(states)
             at = torch.arange(blocks.shape[1], device=states.device)[None]
             if positions is not None:

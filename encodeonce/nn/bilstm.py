@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..errors import ConfigError
-from .linear import COMPUTE, rounded_rows
+from .linear import COMPUTE, product16, rounded_rows
 from .partition_filter import stepwise
 from .shared_dropout import SharedDropout
 
@@ -114,7 +114,7 @@ class _Layer(torch.autograd.Function):
         weights, pasts = weight.to(product), past.to(product)
         gates = x.new_empty(2, n_rows, 4 * hidden)
         for d in (0, 1):
-            torch.add(torch.mm(read[d], weights[d].T)[:n_rows], bias[d], out=gates[d])
+            torch.add(product16(read[d], weights[d].T)[:n_rows], bias[d], out=gates[d])
         cells, out = x.new_empty(2, 2, n_rows, hidden)
         entering = x.new_empty(2, n_rows, hidden, dtype=product)
         state = x.new_zeros(2, _rounded(sizes[0], product), hidden, dtype=product)
@@ -125,7 +125,7 @@ class _Layer(torch.autograd.Function):
             if step:
                 entering[:, at] = state[:, :size]
                 for d in (0, 1):
-                    now[d] += torch.mm(state[d, : _rounded(size, product)], pasts[d].T)[:size]
+                    now[d] += product16(state[d, : _rounded(size, product)], pasts[d].T)[:size]
             taken, held, candidate, given = _activated(now)
             torch.mul(taken, candidate, out=cells[:, at])
             if step:
@@ -158,16 +158,16 @@ class _Layer(torch.autograd.Function):
             if step:
                 n, above = _rounded(size, product), to_out[:, start - sizes[step - 1] :][:, :size]
                 for d in (0, 1):
-                    to_state = torch.mm(to_gates[d, start : start + n], pasts[d])[:size]
+                    to_state = product16(to_gates[d, start : start + n], pasts[d])[:size]
                     above[d].add_(to_state) if kept is None else above[d].addcmul_(to_state, kept[d, :size])
             stop = start
         own = to_gates[:, : len(read[0])]
-        to_weight = torch.stack([torch.mm(own[d].T, read[d]) for d in (0, 1)]).to(cells)
-        to_past = torch.stack([torch.mm(to_gates[d, first:n_rows].T, entering[d, first:]) for d in (0, 1)]).to(cells)
+        to_weight = torch.stack([product16(own[d].T, read[d]) for d in (0, 1)]).to(cells)
+        to_past = torch.stack([product16(to_gates[d, first:n_rows].T, entering[d, first:]) for d in (0, 1)]).to(cells)
         to_bias = to_gates[:, :n_rows].sum(1, dtype=cells.dtype)
         to_x = None
         if ctx.needs_input_grad[0]:
-            to_read = [torch.mm(own[d], weights[d])[:n_rows] for d in (0, 1)]
+            to_read = [product16(own[d], weights[d])[:n_rows] for d in (0, 1)]
             forth, back = (each.index_select(0, o).to(cells) for each, o in zip(to_read, reading.back, strict=True))
             to_x = forth + back
         return to_x, to_weight, to_past, to_bias, None, None, None

@@ -116,7 +116,10 @@ class Bf16OneDnn(Backend):
     takes = torch.bfloat16
 
     def missing(self) -> str:
-        return _missing_onednn()
+        absent = _missing_onednn()
+        if not absent and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            absent = "oneDNN has no bfloat16 on this processor (it takes AVX-512 or AVX-NE-CONVERT)"
+        return absent
 
     def pack(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Any:
         packed = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16(), TYPICAL_ROWS)

@@ -3,6 +3,7 @@
 Axes: N rows   I input width   O output width
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigError
 
-__all__ = ["COMPUTE", "Linear", "fastest_compute", "rounded_rows"]
+__all__ = ["COMPUTE", "Linear", "fastest_compute", "has_bf16_units", "product16", "rounded_rows"]
 
 COMPUTE = ("fp32", "bf16")
 """Number types of matrix products; weights, gradients and optimiser states are fp32 in both."""
@@ -19,11 +20,28 @@ COMPUTE = ("fp32", "bf16")
 ROWS = 64
 
 
-def fastest_compute() -> str:
-    """What to choose here: bf16 where the processor has instructions for it, AMX (a product some eight times faster) or
-    AVX-512 BF16 (two times)."""
+@functools.cache
+def has_bf16_units() -> bool:
+    """Whether this processor has instructions for bf16: AMX (a product some eight times faster than fp32's) or AVX-512
+    BF16 (two times)."""
     units = (getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
-    return "bf16" if any(unit is not None and unit() for unit in units) else "fp32"
+    return any(unit is not None and unit() for unit in units)
+
+
+def fastest_compute() -> str:
+    """What to choose here: bf16 where the processor has instructions for it."""
+    return "bf16" if has_bf16_units() else "fp32"
+
+
+def product16(x: Tensor, y: Tensor) -> Tensor:
+    """x y, [N, I] by [I, O], of bf16 operands with fp32 sums, rounded to bf16; other types are torch's.
+
+    On a processor without instructions for bf16 torch's own product is far slower than fp32's: there the same rounded
+    values are multiplied in fp32, so that "bf16" means one arithmetic everywhere, up to the order of the sums.
+    """
+    if x.dtype != torch.bfloat16 or x.device.type != "cpu" or has_bf16_units():
+        return torch.mm(x, y)
+    return torch.mm(x.float(), y.float()).bfloat16()
 
 
 def rounded_rows(like: Tensor, width: int, fill: bool = False) -> Tensor:
@@ -47,14 +65,14 @@ class _Bf16Linear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         x16, weight16 = rounded_rows(x, x.shape[1], fill=True), weight.bfloat16()
         ctx.save_for_backward(x16, weight16)
-        return torch.mm(x16, weight16.T)[: len(x)].float().add_(bias)
+        return product16(x16, weight16.T)[: len(x)].float().add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x16, weight16 = ctx.saved_tensors
         slope16 = rounded_rows(gradients[0], gradients[0].shape[1], fill=True)
-        to_x = torch.mm(slope16, weight16)[: len(gradients[0])].float() if ctx.needs_input_grad[0] else None
-        return to_x, torch.mm(slope16.T, x16).float(), gradients[0].sum(0)
+        to_x = product16(slope16, weight16)[: len(gradients[0])].float() if ctx.needs_input_grad[0] else None
+        return to_x, product16(slope16.T, x16).float(), gradients[0].sum(0)
 
 
 class Linear(nn.Linear):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .barrier import Barrier
 from .dropout import Dropout
-from .linear import rounded_rows
+from .linear import product16, rounded_rows
 from .step_kernel import LANES, call, usable
 
 __all__ = ["Line", "PostNorm"]
@@ -144,16 +144,16 @@ class _Block(torch.autograd.Function):
         fused, fused_bias, out, out_bias, up, up_bias, down, down_bias, gain1, shift1, gain2, shift2 = parameters
         fused16, out16, up16, down16 = (weight.bfloat16() for weight in (fused, out, up, down))
         x16 = rounded_rows(x, x.shape[1], fill=True)
-        views = torch.mm(x16, fused16.T)
+        views = product16(x16, fused16.T)
         probabilities, attended = x.new_empty(plan.n_probabilities), rounded_rows(x, x.shape[1])
         sizes = plan.attention(x.shape[1])
         call("heads16", views, fused_bias, *sizes, plan.first, plan.reads, probabilities, attended)
         attended, x = plan.chosen(attended), plan.chosen(x)
         norm1, norm2 = (gain1, shift1, plan.epsilons[0]), (gain2, shift2, plan.epsilons[1])
-        middle = _AddNorm(torch.mm(attended, out16.T), out_bias, plan.dropped(1), x, norm1)
-        inner, bent = torch.mm(middle.out16, up16.T), rounded_rows(x, len(up))
+        middle = _AddNorm(product16(attended, out16.T), out_bias, plan.dropped(1), x, norm1)
+        inner, bent = product16(middle.out16, up16.T), rounded_rows(x, len(up))
         call("gelu16", inner, up_bias, len(x), len(up), bent)
-        end = _AddNorm(torch.mm(bent, down16.T), down_bias, plan.dropped(2), middle.out, norm2)
+        end = _AddNorm(product16(bent, down16.T), down_bias, plan.dropped(2), middle.out, norm2)
         ctx.save_for_backward(
             *(fused16, out16, up16, down16, fused_bias, up_bias, gain1, gain2),
             *(x16, views, probabilities, attended, middle.sums, middle.statistics, middle.out16),
@@ -170,17 +170,17 @@ class _Block(torch.autograd.Function):
         n_rows = int(plan.lengths.sum())
 
         def to_weight(place: int, slope: Tensor, given: Tensor) -> Tensor | None:
-            return torch.mm(slope.T, given).float() if ctx.needs_input_grad[2 + place] else None
+            return product16(slope.T, given).float() if ctx.needs_input_grad[2 + place] else None
 
         slope = slopes[0].contiguous()
         to_y, to_z, small2 = _add_norm_slope(slope, None, sums2, gain2, statistics2, plan.dropped(2))
         to_down = to_weight(6, to_z, bent)
-        to_inner, to_up_bias = torch.mm(to_z, down16), sums1.new_zeros(len(up_bias))
+        to_inner, to_up_bias = product16(to_z, down16), sums1.new_zeros(len(up_bias))
         call("gelu16_slope", to_inner, inner, up_bias, n_out, len(up_bias), to_inner, to_up_bias)
-        to_up, more = to_weight(4, to_inner, y16), torch.mm(to_inner, up16)
+        to_up, more = to_weight(4, to_inner, y16), product16(to_inner, up16)
         to_x, to_z, small1 = _add_norm_slope(to_y, more, sums1, gain1, statistics1, plan.dropped(1))
         to_out = to_weight(2, to_z, attended)
-        to_attended = plan.spread(torch.mm(to_z, out16), x16)
+        to_attended = plan.spread(product16(to_z, out16), x16)
         to_views, to_fused_bias = rounded_rows(x16[:n_rows], 3 * width), sums1.new_zeros(3 * width)
         sizes = plan.attention(width)
         call("heads16_slope", to_attended, views, fused_bias, *sizes, probabilities, to_views, to_fused_bias)
@@ -188,7 +188,7 @@ class _Block(torch.autograd.Function):
         to_given = None
         if ctx.needs_input_grad[0]:
             to_given = plan.spread(to_x, sums1.new_empty(n_rows, width))
-            to_given += torch.mm(to_views, fused16)[:n_rows]
+            to_given += product16(to_views, fused16)[:n_rows]
         return (
             *(to_given, None, to_fused, to_fused_bias, to_out, small1[0], to_up, to_up_bias, to_down, small2[0]),
             *(small1[1], small1[2], small2[1], small2[2]),

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .dropout import Dropout
-from .linear import Linear, rounded_rows
+from .linear import Linear, product16, rounded_rows
 from .step_kernel import call, usable
 
 __all__ = ["residual_feed"]
@@ -47,7 +47,7 @@ class _Feed(torch.autograd.Function):
         normed, statistics = rounded_rows(x, x.shape[1]), x.new_empty(len(x), 2)
         call("norm16", x, gain, shift, epsilon, *x.shape, normed, statistics)
         weight16 = weight.bfloat16()
-        product, out = torch.mm(normed, weight16.T), torch.empty_like(x)
+        product, out = product16(normed, weight16.T), torch.empty_like(x)
         call("feed", product, bias, x, inner, outer, scale, *x.shape, out)
         ctx.save_for_backward(x, gain, weight16, bias, normed, statistics, product, inner, outer)
         ctx.scale = scale
@@ -71,7 +71,7 @@ class _Feed(torch.autograd.Function):
             to_product,
             to_bias,
         )
-        to_normed = torch.mm(to_product, weight16)
+        to_normed = product16(to_product, weight16)
         call("norm16_slope", to_normed, x, gain, statistics, *x.shape, to_x, to_gain, to_shift)
-        to_weight = torch.mm(to_product.T, normed).float()
+        to_weight = product16(to_product.T, normed).float()
         return to_x, to_gain, to_shift, to_weight, to_bias, None, None, None, None

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .dropout import Dropout
-from .linear import Linear, rounded_rows
+from .linear import Linear, product16, rounded_rows
 from .step_kernel import call, usable
 
 __all__ = ["tanh_layers"]
@@ -42,10 +42,10 @@ class _TanhLayers(torch.autograd.Function):
         weight16, last_weight16 = weight.bfloat16(), last_weight.bfloat16()
         dropped = rounded_rows(x, x.shape[1])
         call("drop16", x, kept, scale, x.numel(), dropped)
-        bent = torch.mm(dropped, weight16.T)
+        bent = product16(dropped, weight16.T)
         last = rounded_rows(x, len(weight))
         call("tanh16", bent, bias, last_kept, scale, len(x), len(weight), last)
-        scores = torch.mm(last, last_weight16.T)[: len(x)].float().add_(last_bias)
+        scores = product16(last, last_weight16.T)[: len(x)].float().add_(last_bias)
         ctx.save_for_backward(weight16, last_weight16, kept, last_kept, dropped, bent, last)
         ctx.sizes = scale, *x.shape
         return scores
@@ -56,11 +56,11 @@ class _TanhLayers(torch.autograd.Function):
         scale, n_rows, width = ctx.sizes
         slope, inner_width = slopes[0], bent.shape[1]
         slope16 = rounded_rows(slope, slope.shape[1], fill=True)
-        to_last_weight = torch.mm(slope16.T, last).float()
+        to_last_weight = product16(slope16.T, last).float()
         to_bent, to_bias = rounded_rows(slope, inner_width), slope.new_zeros(inner_width)
-        to_last = torch.mm(slope16, last_weight16)
+        to_last = product16(slope16, last_weight16)
         call("tanh16_slope", to_last, bent, last_kept, scale, n_rows, inner_width, to_bent, to_bias)
-        to_weight = torch.mm(to_bent.T, dropped).float()
+        to_weight = product16(to_bent.T, dropped).float()
         to_x = slope.new_empty(n_rows, width)
-        call("drop16_slope", torch.mm(to_bent, weight16), kept, scale, to_x.numel(), to_x)
+        call("drop16_slope", product16(to_bent, weight16), kept, scale, to_x.numel(), to_x)
         return to_x, to_weight, to_bias, to_last_weight, slope.sum(0), None, None, None

@@ -204,7 +204,7 @@ def surroundings(device: str = "cpu") -> dict[str, Any]:
 
     return {
         "commit": _commit(),
-        "machine": _machine(),
+        "machine": _machine(torch.backends.cpu.get_cpu_capability()),
         "device": device,
         "threads": torch.get_num_threads(),
         "torch": metadata.version("torch"),
@@ -250,8 +250,8 @@ def _commit() -> str | None:
     return name.stdout.strip() + ("+" if changed.stdout.strip() else "") if name.returncode == 0 else None
 
 
-def _machine() -> str:
-    """Processor model, cores and memory."""
+def _machine(units: str) -> str:
+    """Processor model with its vector `units` (a hypervisor may give many processors one name), cores and memory."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -265,4 +265,4 @@ def _machine() -> str:
         memory = f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
     except (ValueError, OSError, AttributeError):
         memory = ""
-    return f"{model}, {cores} cores{memory}"
+    return f"{model} ({units}), {cores} cores{memory}"

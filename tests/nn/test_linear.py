@@ -1,8 +1,11 @@
 """bf16 products against fp32 ones."""
 
+import numpy as np
+import pytest
 import torch
 
-from encodeonce.nn.linear import COMPUTE, Linear, fastest_compute
+from encodeonce.nn import linear
+from encodeonce.nn.linear import COMPUTE, Linear, fastest_compute, product16
 
 
 def test_fp32_is_torchs_linear() -> None:
@@ -31,3 +34,26 @@ def test_no_rows() -> None:
 
 def test_fastest_compute_is_one_there_is() -> None:
     assert fastest_compute() in COMPUTE
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_a_bf16_product_is_the_same_with_and_without_instructions_for_it(
+    units: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "has_bf16_units", lambda: units)
+    x, y = torch.randn(70, 600).bfloat16(), torch.randn(40, 600).bfloat16()
+    exact = x.double().numpy() @ y.double().numpy().T
+    found = product16(x, y.T)
+    assert found.dtype == torch.bfloat16
+    step = np.exp2(np.floor(np.log2(np.abs(exact) + 1e-3)) - 7)  # between a bf16 and the next
+    assert np.all(np.abs(found.double().numpy() - exact) <= 0.5 * step + 1e-4)  # sums are fp32: rounded once
+
+
+def test_a_sum_of_ones_does_not_stop_at_256() -> None:
+    ones = torch.ones(1, 4096, dtype=torch.bfloat16)
+    assert product16(ones, ones.T).item() == 4096
+
+
+def test_products_of_other_types_are_torchs() -> None:
+    x, y = torch.randn(3, 5, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
+    assert torch.equal(product16(x, y), x @ y)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from encodeonce.errors import DataError
 from encodeonce.report.results import ResultsRow, append_row, latest, made_by, provenance, read_rows, surroundings
@@ -106,6 +107,7 @@ def test_surroundings_name_neither_host_nor_path() -> None:
     assert socket.gethostname() not in text
     assert str(Path.home()) not in text
     assert "cores" in found["machine"]
+    assert f"({torch.backends.cpu.get_cpu_capability()})" in found["machine"]  # one name may hide many processors
 
 
 def test_how_rows_were_made_is_said_once_for_all_of_them() -> None:
