@@ -27,7 +27,7 @@ METHODS = {
 TABLES = {
     **dict.fromkeys(("agg", "agg_tailor", "adapted"), "[adapter]\nkey_width = 16\nn_heads = 2"),
     **dict.fromkeys(("frozen", "linear", "fusion"), "[adapter]\n# {method} has no size to choose"),
-    **dict.fromkeys(("finetune", "top1", "top2"), '[finetune]\n# compute = "bf16"   # rounds products; faster where the processor has it'),
+    **dict.fromkeys(("finetune", "top1", "top2"), '[finetune]\n# compute = "bf16"   # rounded products'),
     "lora": "[finetune]\nlora = 8   # rank\nlora_alpha = 16",
     "live_mix": '[finetune]\nover = "agg"   # what mixes the layers: linear, agg or adapted\nlive = 2   # blocks',
 }
