@@ -11,7 +11,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from importlib import metadata
@@ -178,19 +178,29 @@ def made_by(rows: Sequence[ResultsRow]) -> str:
     """Where, when, from which seeds and by which commands some rows were made, in Markdown; "" for none."""
     if not rows:
         return ""
-    machines = dict.fromkeys(f"{row.machine or 'unknown'}, {row.threads} thread(s), torch {row.torch}" for row in rows)
     commits = dict.fromkeys(row.commit or "unknown" for row in rows)
     times = sorted(row.started for row in rows if row.started)
     commands = dict.fromkeys(row.command for row in rows if row.command)
     seeds: dict[str, list[str]] = {}
+    machines: dict[str, list[str]] = {}
     for method in dict.fromkeys(row.method for row in rows):
-        own = sorted({row.seed for row in rows if row.method == method and row.seed is not None})
+        mine = [row for row in rows if row.method == method]
+        own = sorted({row.seed for row in mine if row.seed is not None})
         if own:
             seeds.setdefault(", ".join(map(str, own)), []).append(method)
-    said = [one if len(seeds) == 1 else f"{one} ({', '.join(methods)})" for one, methods in seeds.items()]
-    parts = [*(["Seeds " + ", ".join(said)] if said else []), *machines, "commit " + ", ".join(commits)]
+        for one in dict.fromkeys(
+            f"{row.machine or 'unknown'}, {row.threads} thread(s), torch {row.torch}" for row in mine
+        ):
+            machines.setdefault(one, []).append(method)
+    parts = [*(["Seeds " + ", ".join(_whose(seeds))] if seeds else []), *_whose(machines)]
+    parts += ["commit " + ", ".join(commits)]
     parts += [f"{times[0]} to {times[-1]}"] if times else []
     return "\n\n".join(["; ".join(parts) + ".", *(["\n".join(f"    {one}" for one in commands)] if commands else [])])
+
+
+def _whose(found: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each value, followed by its methods where there are several values."""
+    return [one if len(found) == 1 else f"{one} ({', '.join(methods)})" for one, methods in found.items()]
 
 
 def now() -> str:

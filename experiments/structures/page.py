@@ -67,7 +67,8 @@ def title(folder: str) -> tuple[str, str]:
 
 
 def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow]) -> list[str]:
-    """What part of fine-tuning's score every method has, and of its seconds a batch and in all."""
+    """What part of fine-tuning's score every method has, and of its seconds a batch and in all where both were measured
+    on one kind of machine."""
     tasks = [task for task, by in table.items() if WHOLE in by]
     if not tasks:
         return []
@@ -75,20 +76,28 @@ def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow])
     for method in dict.fromkeys(row.method for row in rows):
         of = [f"{100 * table[t][method].mean / table[t][WHOLE].mean:.1f}" if method in table[t] else "" for t in tasks]
         costs = [
-            mean_of(cost, rows, method) / mean_of(cost, rows, WHOLE)
+            part(cost, [row for row in rows if row.method == method], [row for row in rows if row.method == WHOLE])
             for cost in (lambda row: row.train_s_per_batch, training_seconds)
         ]
-        lines.append([method, *of, *(f"{cost:.3f}" for cost in costs)])
+        lines.append([method, *of, *costs])
     return [
         "Per cent of fine-tuning's score, and parts of its time: of a training step from stored states, and of a "
-        "training of one task with the encoder's pass. Fine-tuning has the rate that is best on dev.",
+        "training of one task with the encoder's pass, where one kind of machine ran both. Fine-tuning has the rate that "
+        "is best on dev.",
         markdown(["", *(f"{task}, %" for task in tasks), "step", "training"], lines),
     ]
 
 
-def mean_of(cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], method: str) -> float:
-    """Over a method's rows that know it."""
-    return fmean(value for row in rows if row.method == method and (value := cost(row)))
+def part(
+    cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], whole: Sequence[ResultsRow]
+) -> str:
+    """Mean cost of some rows over that of the whole's, by the machine that has most rows of both; "" where none has."""
+    both = {row.machine for row in rows} & {row.machine for row in whole}
+    if not both:
+        return ""
+    machine = max(sorted(both, key=str), key=lambda one: sum(row.machine == one for row in [*rows, *whole]))
+    means = [fmean(v for row in some if row.machine == machine and (v := cost(row))) for some in (rows, whole)]
+    return f"{means[0] / means[1]:.3f}"
 
 
 def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
@@ -117,8 +126,8 @@ def main() -> None:
         "the best of a column bold, ≈ what does not differ from it at p < 0.05. A part that has not been run to its "
         "end has fewer seeds, which its last lines name. The paper's columns are BERT-large-cased on other versions of "
         "the data: context, not a like-for-like comparison. Its parsing column is above what is published of larger "
-        "encoders on this treebank, and may be of another quantity. The rows were made on a machine that did other "
-        "work too.",
+        "encoders on this treebank, and may be of another quantity. The rows were made on machines that did other work "
+        "too: where a set's last lines name several, its times are to be set beside each other within one only.",
         "`experiments/structures/run` and `experiments/parsing/run` make the rows, `experiments/structures/page.py` "
         "this page from them.",
         *(part for folder, rows in found.items() for part in section(folder, rows)),

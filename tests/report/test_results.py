@@ -120,5 +120,7 @@ def test_how_rows_were_made_is_said_once_for_all_of_them() -> None:
     other = replace(rows[0], method="frozen", seed=42, commit="def", command=None)
     assert made_by([*rows, other]).startswith("Seeds 13, 21 (linear), 42 (frozen); M, 2 cores")
     assert "commit abc, def;" in made_by([*rows, other])
+    elsewhere = replace(other, machine="N, 4 cores")
+    assert "; M, 2 cores, 1 thread(s), torch 2.0 (linear); N, 4 cores, 1" in made_by([*rows, elsewhere])
     assert made_by([replace(ROW, seed=None)]) == "unknown, None thread(s), torch None; commit unknown."
     assert made_by([]) == ""
