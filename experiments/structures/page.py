@@ -82,15 +82,13 @@ def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow])
         lines.append([method, *of, *costs])
     return [
         "Per cent of fine-tuning's score, and parts of its time: of a training step from stored states, and of a "
-        "training of one task with the encoder's pass, where one kind of machine ran both. Fine-tuning has the rate that "
-        "is best on dev.",
+        "training of one task with the encoder's pass, where one kind of machine ran both. Fine-tuning has the rate "
+        "that is best on dev.",
         markdown(["", *(f"{task}, %" for task in tasks), "step", "training"], lines),
     ]
 
 
-def part(
-    cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], whole: Sequence[ResultsRow]
-) -> str:
+def part(cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], whole: Sequence[ResultsRow]) -> str:
     """Mean cost of some rows over that of the whole's, by the machine that has most rows of both; "" where none has."""
     both = {row.machine for row in rows} & {row.machine for row in whole}
     if not both:
