@@ -49,14 +49,14 @@ Edit = Callable[[int, str, "Tensor", "Tensor"], "Tensor"]
 """`edit(block, slot, x, y) -> y`: called at a named slot inside a block with input x and output y; may replace y."""
 
 
-def item_key(words: Sequence[str], text: str = "", pair: str = "") -> str:
+def item_key(words: Sequence[str], text: str = "", pair: str = "", apart: bool = False) -> str:
     """SHA-256 (hex) of what an encoder is shown: the words (or the running text where there are none), a second text.
 
     The same content has the same key in every process, file and order; nothing else enters it. `pair` enters it only
-    where there is one.
+    where there is one, and whether its texts are shown `apart` only there.
     """
     first = ["words", *words] if words else ["text", text]
-    shown = ["pair", first, pair] if pair else first
+    shown = ["apart" if apart else "pair", first, pair] if pair else first
     return hashlib.sha256(json.dumps(shown, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
@@ -71,8 +71,9 @@ class Document:
 
     `columns` holds one string a word under the reader's column names ("upos", "tag", ...); `meta` holds one value a
     document ("label", "url", ...). `place` is "file:line" and goes into every error about this document. `pair` is the
-    second text of a pair input ("" where there is none); an encoder is shown both at once. `sentences` are the text's,
-    for encoders that give one vector a sentence (`corpus.text.with_sentences` cuts them).
+    second text of a pair input ("" where there is none); an encoder is shown both at once, or with `apart` one after
+    the other, each as a text of its own. `sentences` are the text's, for encoders that give one vector a sentence
+    (`corpus.text.with_sentences` cuts them).
     """
 
     id: str
@@ -83,6 +84,7 @@ class Document:
     place: str = ""
     pair: str = ""
     sentences: tuple[str, ...] = ()
+    apart: bool = False
 
     def __post_init__(self) -> None:
         for name, values in self.columns.items():
@@ -94,7 +96,7 @@ class Document:
     @property
     def key(self) -> str:
         """Content address of this document; see `item_key`."""
-        return item_key(self.words, self.text, self.pair)
+        return item_key(self.words, self.text, self.pair, self.apart)
 
     def key_in(self, unit: str) -> str:
         """Content address of what a store of this `Spec.unit` keeps: pieces (`key`), a row a sentence, or one row.
@@ -179,7 +181,8 @@ class Pieces:
     with the special pieces around them, and its vectors for rows keep_start:keep_stop are kept. A short item has one.
 
     The words of a pair's second text are numbered on from those of the first. `segments` int32 [T] tells the texts of a
-    pair apart where the tokenizer does (BERT's token types); None: a single text, or a tokenizer that does not.
+    pair apart where the tokenizer does (BERT's token types); None: a single text, or a tokenizer that does not. Texts
+    that are shown apart stand end to end, each with its special pieces and its own windows: `texts` says how many.
     """
 
     key: str
@@ -189,6 +192,7 @@ class Pieces:
     windows: tuple[tuple[int, int, int, int], ...]
     unknown_words: tuple[int, ...] = ()
     segments: np.ndarray | None = None
+    texts: int = 1
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -196,7 +200,7 @@ class Pieces:
     @property
     def n_windowed(self) -> int:
         """1 where this is longer than a window, else 0."""
-        return int(len(self.windows) > 1)
+        return int(len(self.windows) > self.texts)
 
     @property
     def n_unknown(self) -> int:

@@ -5,38 +5,61 @@ S packed rows that a choice reads   G gold rows of all items
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+from torch.nn import functional
 
 from ..nn.packed import Packed
 from ..nn.rows import Rows
-from .examples import Examples, WordTable
+from .examples import Examples
 
-__all__ = ["PIECES", "Batch", "Choice", "collated"]
+__all__ = ["APART", "PIECES", "Batch", "Choice", "collated"]
 
-PIECES = ("first", "last", "mean", "root+mean", "pieces", "document", "document-words", "document-pieces")
+APART = "document-apart"
+PIECES = ("first", "last", "mean", "root+mean", "pieces", "document", "document-words", "document-pieces", APART)
 """What may stand for an item: a piece of each word or their mean; the same after the item's root, its first special
-piece; all rows as they are, of items with words or ("document-pieces") of any; or one row, the mean over all rows (spec
-A-11) or over those of words only."""
+piece; all rows as they are, of items with words or ("document-pieces") of any; one row, the mean over all rows (spec
+A-11) or over those of words only; or one row that compares the two texts of a pair read apart (`Choice.seen`)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
     """`packed` are the packed rows that are read; `sizes[r]` neighbours of them are averaged to the head's row r
-    (None: each is a row itself). `rows` describes the head's rows."""
+    (None: each is a row itself), or with `apart` to a text, two of which are a row. `rows` describes the head's rows.
+    """
 
     packed: Int[Tensor, " S"]
     sizes: Int[Tensor, " R"] | None
     rows: Rows
+    apart: bool = False
 
     def pooled(self, vectors: Float[Tensor, "S D"]) -> Float[Tensor, "R D"]:
-        """Vectors of `packed` -> one a row of the head."""
+        """Vectors of `packed` -> one a row of the head; where two texts are `apart`, the mean of theirs."""
         if self.sizes is None:
             return vectors
+        means = self._means(vectors)
+        return means.unflatten(0, (-1, 2)).mean(1) if self.apart else means
+
+    def seen(self, vectors: Float[Tensor, "S D"]) -> Float[Tensor, "R _"]:
+        """Vectors of `packed` -> what the head sees: `pooled`, or of two texts apart u, v, |u - v| and u v, each of
+        width D, with u and v the means over each text's rows scaled to length sqrt(D) (features of Conneau et al. 2017
+        over vectors compared by their direction, as sentence encoders' are)."""
+        if not self.apart:
+            return self.pooled(vectors)
+        u, v = (
+            functional.normalize(self._means(vectors), dim=1)
+            .mul(vectors.shape[1] ** 0.5)
+            .unflatten(0, (-1, 2))
+            .unbind(1)
+        )
+        return torch.cat([u, v, (u - v).abs(), u * v], 1)
+
+    def _means(self, vectors: Float[Tensor, "S D"]) -> Float[Tensor, "M D"]:
+        assert self.sizes is not None
         owner = torch.repeat_interleave(self.sizes)
         sums = vectors.new_zeros(len(self.sizes), vectors.shape[1]).index_add(0, owner, vectors)
         return sums / self.sizes[:, None]
@@ -70,11 +93,16 @@ def collated(
 ) -> Batch:
     """Everything of a batch beside the states, by array arithmetic over what `examples` keeps."""
     counts = {name: gold.counts[items] for name, gold in examples.units.items()}
+    choices = {piece: _choice(examples, packed, items, piece) for piece in pieces}
+    if APART in pieces:  # what all tasks of a batch read then: to adapters each text is an item
+        texts = choices[APART].sizes
+        assert texts is not None
+        packed = replace(packed, lengths=tuple(texts.tolist()))
     return Batch(
         examples=examples,
         items=items,
         packed=packed,
-        choices={piece: _choice(examples.words, packed, items, piece) for piece in pieces},
+        choices=choices,
         gold={
             name: torch.from_numpy(gold.values[_runs(gold.ends, counts[name], items)])
             for name, gold in examples.units.items()
@@ -84,7 +112,8 @@ def collated(
     )
 
 
-def _choice(words: WordTable, packed: Packed, items: Int[np.ndarray, " B"], piece: str) -> Choice:
+def _choice(examples: Examples, packed: Packed, items: Int[np.ndarray, " B"], piece: str) -> Choice:
+    words = examples.words
     starts, lengths = packed.starts, np.asarray(packed.lengths, dtype=np.int64)
     n_words, own = words.words_of_item[items], words.pieces_of_item[items]
     if piece in ("pieces", "document-pieces"):
@@ -92,6 +121,10 @@ def _choice(words: WordTable, packed: Packed, items: Int[np.ndarray, " B"], piec
         return Choice(torch.arange(len(word)), None, Rows(packed.lengths, word))
     if piece == "document":
         return Choice(torch.arange(int(lengths.sum())), torch.from_numpy(lengths), _documents(len(items)))
+    if piece == APART:
+        second = examples.second[items]
+        texts = torch.from_numpy(np.stack([second, lengths - second], 1).reshape(-1))
+        return Choice(torch.arange(int(lengths.sum())), texts, _documents(len(items)), apart=True)
     at = _runs(words.word_ends, n_words, items)
     if piece in ("first", "last"):
         chosen = (words.first if piece == "first" else words.last)[at] + np.repeat(starts, n_words)

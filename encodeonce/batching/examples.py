@@ -115,6 +115,16 @@ class WordTable:
         """Where each item's pieces end in `pieces`."""
         return np.cumsum(self.pieces_of_item)
 
+    def second_texts(self, n_first: Sequence[int]) -> Int[np.ndarray, " N"]:
+        """The row at which the second text of each item begins, whose first text has so many words (0: there is one
+        text, and the row is 0). Both texts end with as many special pieces."""
+        counts = np.asarray(n_first, dtype=np.int64)
+        there = counts > 0
+        rows, starts = np.zeros(len(counts), np.int64), self.word_ends - self.words_of_item
+        end_of_words = self.last[(starts + counts)[there] - 1] + 1
+        rows[there] = end_of_words + self.rows_of_item[there] - 1 - self.last[self.word_ends[there] - 1]
+        return rows
+
     @classmethod
     def of(cls, words: Sequence[np.ndarray]) -> "WordTable":
         """From each item's word array [T]. The pieces of a word are neighbours."""
@@ -172,8 +182,9 @@ class Units:
 class Examples:
     """The items of one split in one store: where they are, how long they are, which rows are words, what is gold.
 
-    `gold` holds the gold as plain values (for scores), `units` the same as arrays (for the loss); both are
-    empty where the documents are only to be predicted.
+    `second` is the row at which the second text begins of a pair that is read apart, and 0 for every other item. `gold`
+    holds the gold as plain values (for scores), `units` the same as arrays (for the loss); both are empty where the
+    documents are only to be predicted.
     """
 
     source: Source
@@ -182,6 +193,7 @@ class Examples:
     index: Int[np.ndarray, " N"]
     lengths: Int[np.ndarray, " N"]
     words: WordTable
+    second: Int[np.ndarray, " N"]
     gold: Mapping[str, tuple[Any, ...]]
     units: Mapping[str, Units]
 
@@ -213,7 +225,9 @@ class Examples:
         for task in tasks:
             warn_unseen(task, gold[task.name], split)
         units = {task.name: Units.of(task, gold[task.name]) for task in tasks}
-        return cls(source, places, keys, index, np.asarray(source.rows(index), dtype=np.int64), words, gold, units)
+        second = words.second_texts([_first_words(document) if document.apart else 0 for document in documents])
+        lengths = np.asarray(source.rows(index), dtype=np.int64)
+        return cls(source, places, keys, index, lengths, words, second, gold, units)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -227,6 +241,10 @@ class Examples:
             "store": self.source.spec.compared(),
             **(self.source.fingerprint() if isinstance(self.source, Marked) else {}),
         }
+
+
+def _first_words(document: Document) -> int:
+    return len(document.words or document.text.split())
 
 
 def warn_unseen(task: Supervised, gold: Sequence[Any], split: str) -> None:

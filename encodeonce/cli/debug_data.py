@@ -48,6 +48,7 @@ def debug_data(
     name theirs.
     """
     asked: list[str] = []
+    tasks: list[Task] = []
     passages = None
     splits = {name: given for name, given in (("train", train), ("dev", dev), ("test", test)) if given}
     if len(files) == 1 and files[0].endswith(".toml"):
@@ -75,6 +76,8 @@ def debug_data(
         from ..encoders.pretrained import Pretrained
 
         model = Pretrained(encoder)
+        if tasks:
+            documents = {name: [tasks[0].prepared(one) for one in found] for name, found in documents.items()}
         pieces = {name: model.cut(found) for name, found in documents.items()}
     found = diagnose(documents, chosen or asked or _label_columns(documents), pieces=pieces)
     click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found))

@@ -37,7 +37,7 @@ def layer_reading(
         raise ConfigError(
             "this run was fine-tuned from piece ids and reads no stored layer: there is no weight to show."
         )
-    documents = [document for document in documents if document.words or document.text.strip()]
+    documents = [run.tasks[0].prepared(one) for one in documents if one.words or one.text.strip()]
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]
     unread = next((task for task in chosen if task.head not in ONE_LABEL), None)
     if unread is not None:

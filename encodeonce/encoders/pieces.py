@@ -20,7 +20,7 @@ from ..errors import DataError, EncoderError
 from ..types import Document, Pieces
 from ._pair_template import PairTemplate
 from .checkpoint import VOCABULARY_FILES
-from .windows import plan, room_for
+from .windows import Window, plan, room_for
 
 __all__ = ["Cutter", "load_tokenizer"]
 
@@ -54,7 +54,8 @@ class Cutter:
     """Documents -> `Pieces`. Special pieces by the tokenizer's own template; windows planned for `window` pieces.
 
     A pair is shown whole or not at all: cut into windows, most windows would hold one text without the other, which is
-    another input than the one asked for. A pair longer than `window` is a DataError that names it.
+    another input than the one asked for. A pair longer than `window` is a DataError that names it. Texts of a pair that
+    are shown apart are two single texts, end to end.
 
     Raises EncoderError for a tokenizer that gives words of a list other pieces than words of a text (byte-level BPE
     without the word-start space), and in a call where (nearly) every word came out as the unknown piece.
@@ -147,14 +148,25 @@ class Cutter:
         if not all(cut):
             unknown = tuple(i for i, ids in enumerate(cut) if not ids)
             cut = [ids or [self._stand_in(document, unknown)] for ids in cut]
-        if second:
+        if second and not document.apart:
             return self._pair(document, cut, len(first), unknown)
+        rows, word, windows = self._single(cut[: len(first)])
+        if second:
+            more, word_of_more, windows_of_more = self._single(cut[len(first) :])
+            windows += tuple(
+                (a + len(rows), b + len(rows), c + len(rows), d + len(rows)) for a, b, c, d in windows_of_more
+            )
+            word = np.concatenate([word, np.where(word_of_more < 0, word_of_more, word_of_more + len(first))])
+            rows = np.concatenate([rows, more])
+        return Pieces(document.key, rows, word, len(cut), windows, unknown, texts=2 if second else 1)
+
+    def _single(self, cut: list[list[int]]) -> tuple[np.ndarray, np.ndarray, tuple[Window, ...]]:
+        """Ids of a text with its special pieces, the word of each, and windows."""
         before, after = len(self.before), len(self.after)
         rows = np.array([*self.before, *chain.from_iterable(cut), *self.after], np.int32)
         word = np.full(len(rows), -1, np.int32)
         word[before : len(rows) - after] = np.repeat(np.arange(len(cut), dtype=np.int32), [len(ids) for ids in cut])
-        windows = plan(word, before, after, self.window, self.overlap)
-        return Pieces(document.key, rows, word, len(cut), windows, unknown)
+        return rows, word, plan(word, before, after, self.window, self.overlap)
 
     def _pair(self, document: Document, cut: list[list[int]], n_first: int, unknown: tuple[int, ...]) -> Pieces:
         template = self._pair_template
@@ -167,13 +179,16 @@ class Cutter:
         return Pieces(document.key, ids, word, len(cut), ((start, stop, 0, len(ids)),), unknown, segments)
 
     def _refuse_long(self, documents: Sequence[Document], cut: Sequence[Pieces]) -> None:
-        long = [(d, len(p)) for d, p in zip(documents, cut, strict=True) if d.pair and len(p) > self.window]
+        long = [
+            (d, len(p)) for d, p in zip(documents, cut, strict=True) if d.pair and not d.apart and len(p) > self.window
+        ]
         if long:
             named = ", ".join(f"{document.place or document.id} ({rows} pieces)" for document, rows in long[:5])
             raise DataError(
                 f"over the window of {self.window} pieces: {len(long)} of {len(cut)} items, pairs, {named}. Both texts"
                 " of a pair must be seen at once, so it is neither cut short nor cut into windows: shorten these"
-                " texts, leave them out, or raise the window where the model holds more."
+                " texts, leave them out, raise the window where the model holds more, or read the two texts apart (the"
+                " task's piece = 'document-apart')."
             )
 
     def _stand_in(self, document: Document, missing: tuple[int, ...]) -> int:

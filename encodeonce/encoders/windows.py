@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ConfigError
 
-__all__ = ["plan", "room_for"]
+__all__ = ["Window", "plan", "room_for"]
 
 Window = tuple[int, int, int, int]
 

@@ -17,7 +17,7 @@ __all__ = ["OverTagger"]
 
 
 class OverTagger(Head):
-    """`layers` are the tagger's settings: dropout, reference, compute."""
+    """`layers` are the tagger's settings: dropout, reference, compute, inner_width."""
 
     def __init__(self, width: int, labels: Sequence[str], **layers: Any) -> None:
         super().__init__()

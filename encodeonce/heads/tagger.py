@@ -21,7 +21,7 @@ __all__ = ["Tagger"]
 
 
 class Tagger(Head):
-    """Dropout, Linear(D, D), tanh, Dropout, Linear(D, C).
+    """Dropout, Linear(D, D), tanh, Dropout, Linear(D, C); `inner_width` is that of the layer between (0: D).
 
     `reference=True` is the authors' demonstration head: Dropout, Linear(D, 256), Linear(256, C), no tanh.
     `compute` is the number type of its matrix products (`nn.linear`).
@@ -35,6 +35,7 @@ class Tagger(Head):
         dropout: float = 0.1,
         reference: bool = False,
         compute: str = "fp32",
+        inner_width: int = 0,
     ) -> None:
         super().__init__()
         repeated = sorted({label for label in labels if list(labels).count(label) > 1})
@@ -42,7 +43,7 @@ class Tagger(Head):
             seen = f"repeated: {repeated}" if repeated else "there is none"
             raise ConfigError(f"a tagger needs at least one label and each once; {seen}.")
         self.labels = tuple(labels)
-        wide = 256 if reference else width
+        wide = 256 if reference else inner_width or width
         self.reference = reference
         self.dropout = Dropout(dropout)
         self.inner = Linear(width, wide, compute)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..adapters import Adapter
 from ..batching import Batch, Examples, Source, Supervised, count_by_pieces, planned, planned_by_pieces
 from ..batching.ahead import ahead
-from ..batching.batch import collated
+from ..batching.batch import APART, collated
 from ..batching.buffers import Buffers
 from ..errors import ConfigError
 from ..heads import Head
@@ -38,7 +38,7 @@ class Part(nn.Module):
     def forward(self, batch: Batch) -> Any:
         """The head's scores of the batch."""
         choice = batch.choices[self.piece]
-        return self.head(choice.pooled(self.adapter(batch.packed, choice.packed)), choice.rows)
+        return self.head(choice.seen(self.adapter(batch.packed, choice.packed)), choice.rows)
 
 
 class Multitask(nn.Module):
@@ -192,6 +192,8 @@ def checked(tasks: Sequence[Supervised]) -> Sequence[Supervised]:
 def head_of(task: Supervised, width: int, dropout: float, compute: str) -> Head:
     """A new head for a learned task over vectors of `width`; what the task says of the head overrules the method."""
     options = {"dropout": dropout, "compute": compute, **task.head_options}
+    if task.piece == APART:  # what compares two texts is four vectors wide
+        options, width = {"inner_width": width, **options}, 4 * width
     head: Head = resolve("heads", task.head)(width, task.labels, **options)
     return head
 

@@ -8,7 +8,7 @@ import torch
 from ..errors import RunError
 from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
-from ..methods.finetune.finetune import HasStack
+from ..methods.finetune.finetune import HasStack, refuse_apart
 from ..methods.multitask import head_of
 from ..tasks import Task
 from ..types import Spec
@@ -44,6 +44,8 @@ def check(settings: MethodSettings, spec: Spec, tasks: Sequence[Task]) -> None:
 
     Nothing is made that takes memory, and no encoder is asked.
     """
+    if isinstance(settings, Tuning):
+        refuse_apart(tasks)
     with torch.device("meta"):
         for task in tasks:
             head_of(task, spec.width, settings.dropout, settings.compute)

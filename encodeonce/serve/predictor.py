@@ -86,8 +86,8 @@ class Predictor:
         no store holds where there is no encoder, DataError for one that a task cannot answer for, ConfigError where a
         head has no probabilities.
         """
-        shown = [as_document(one, i) for i, one in enumerate(documents)]
         tasks = self.run.tasks
+        shown = [tasks[0].prepared(as_document(one, i)) for i, one in enumerate(documents)]  # all tasks read the same
         answers: list[dict[str, Any]] = [{t.name: () if t.needs_words else None for t in tasks} for _ in shown]
         asked = [i for i, document in enumerate(shown) if document.words or document.text.strip()]
         for i in asked:

@@ -77,6 +77,10 @@ class Task(ABC):
         Raises DataError where there is no example or a gold value is missing.
         """
 
+    def prepared(self, document: Document) -> Document:
+        """The document as the task has it read, whatever the encoder; of one that is, the same."""
+        return document
+
     def shown(
         self, documents: Sequence[Document], pieces: HasPieces, window: int, training: bool = False
     ) -> list[list[Document]]:
@@ -124,8 +128,10 @@ class Task(ABC):
 def in_parts(
     tasks: Sequence[Task], documents: Sequence[Document], pieces: HasPieces, window: int, training: bool = False
 ) -> list[list[Document]]:
-    """`Task.shown` of all tasks, which read the same. ConfigError where they would not."""
-    first, *rest = ([*task.shown(documents, pieces, window, training)] for task in tasks)
+    """`Task.shown` of all tasks, of documents that they `prepared`. ConfigError where they read not the same."""
+    first, *rest = (
+        [*task.shown([task.prepared(one) for one in documents], pieces, window, training)] for task in tasks
+    )
     for task, other in zip(tasks[1:], rest, strict=True):
         if [[part.key for part in own] for own in first] != [[part.key for part in own] for own in other]:
             raise ConfigError(

@@ -12,7 +12,7 @@ from . import Task
 
 __all__ = ["DocumentTask"]
 
-PIECES = ("document", "document-words")
+PIECES = ("document", "document-words", "document-apart")
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,10 @@ class DocumentTask(Task):
     """`column` is the field or table column with the gold; `metric`, one of `metrics`, chooses between epochs.
 
     The head sees one row a document: the mean over all its pieces ("document"; A-11), or over those of its words only
-    ("document-words"). `called` is the task's name. `pairs` is learned: whether every training document has a second
-    text (True) or none has (False); later ones must be alike.
+    ("document-words"). With "document-apart" the two texts of a pair are read one by one, and the head compares their
+    means (`batching.batch.Choice.seen`): what suits an encoder of single sentences. `called` is the task's name.
+    `pairs` is learned: whether every training document has a second text (True) or none has (False); later ones must be
+    alike.
     """
 
     column: str = "label"
@@ -51,6 +53,10 @@ class DocumentTask(Task):
         """As in settings."""
         return self.called
 
+    def prepared(self, document: Document) -> Document:
+        """With its two texts apart where they are read so."""
+        return replace(document, apart=True) if document.pair and self.piece == "document-apart" else document
+
     def learn(self, documents: Sequence[Document]) -> "DocumentTask":
         """With what these documents say. DataError where there is none."""
         fresh = replace(self, pairs=None)
@@ -79,6 +85,11 @@ class DocumentTask(Task):
         if not document.words and not document.text.strip():
             raise DataError(
                 f"{place_of(document)}: task {self.name!r}: the text is empty. Give it one, or leave the item out."
+            )
+        if self.piece == "document-apart" and not document.pair:
+            raise DataError(
+                f"{place_of(document)}: task {self.name!r} compares two texts (piece='document-apart'), and this item "
+                "has one. Name the second's column, such as --columns text=first,pair=second, or set piece='document'."
             )
         if self.pairs is not None and self.pairs != bool(document.pair):
             trained, here = ("pairs", "no second text") if self.pairs else ("single texts", "a second text")

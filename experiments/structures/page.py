@@ -32,6 +32,9 @@ SETS: Mapping[str, tuple[str | None, Mapping[str, Sequence[str]]]] = {
     "structures/mrpc": (None, {}),
     "structures/rte": (None, {}),
     "structures/stsb": (None, {}),
+    "structures/mrpc_apart": (None, {}),
+    "structures/rte_apart": (None, {}),
+    "structures/stsb_apart": (None, {}),
 }
 """A comparison's folder; the paper's table that stands beside it, and the scores shown where a task has several."""
 ORDER = ("frozen", "linear", "fusion", "agg", "agg_tailor", "adapted", "top1", "top2", "one_block", "live_mix", "lora")

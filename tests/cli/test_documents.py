@@ -95,6 +95,28 @@ def many(tiny: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return train(tmp_path_factory.mktemp("many"), tiny, texts, body, "jsonl", columns)
 
 
+def test_two_texts_apart_from_file_to_file(run: Run, tiny: Path, texts: Path, tmp_path: Path) -> None:
+    body = 'tasks = ["score"]\n[task.score]\nkind = "regression"\ncolumn = "score"\npiece = "document-apart"'
+    train(tmp_path, tiny, texts, body, "csv", '{ text = "body", pair = "reply" }')
+    said = json.loads((tmp_path / "train.json").read_text())
+    assert said["scores"]["test"]["score"]["pearson"] > 90
+    named = ("--columns", "text=body,pair=reply")
+    assert "0 encoded" in run("evaluate", tmp_path / "run", texts / "test.csv", *named).stderr
+    swapped = ("--columns", "text=reply,pair=body")  # other items: nothing of them is stored
+    assert "0 documents from the store" in run("evaluate", tmp_path / "run", texts / "test.csv", *swapped).stderr
+    out = tmp_path / "out.csv"
+    run("predict", tmp_path / "run", texts / "test.csv", *named, "-o", out)
+    with open(out, encoding="utf-8", newline="") as stream:
+        answers = [float(row["score"]) for row in csv.DictReader(stream)]
+    gold = [float(row["score"]) for row in rows(20, 2)]
+    assert sum(abs(a - b) < 1 for a, b in zip(answers, gold, strict=True)) > 15
+    config = tmp_path / "config.toml"
+    assert "20" in run("debug-data", config).stdout
+    assert " 0 misses" in run("encode", config).stdout  # training, evaluation and encoding read the same items
+    other = run("train", config, "-o", tmp_path / "other", "--set", "method=finetune", code=2)
+    assert "reads the two texts of a pair apart" in other.stderr
+
+
 def test_train_on_a_table_with_dev_held_out(trained: Path) -> None:
     said = json.loads((trained / "train.json").read_text())
     assert said["scores"]["test"]["classification"]["accuracy"] > 90

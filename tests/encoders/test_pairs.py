@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from encodeonce.batching.cut import Cut
+from encodeonce.batching.examples import WordTable
 from encodeonce.encoders import checkpoint as files
 from encodeonce.encoders.live import LiveBlocks
 from encodeonce.encoders.pieces import Cutter, load_tokenizer
@@ -57,6 +58,26 @@ def test_pieces_and_every_view_equal_transformers(family: str, checkpoint: Calla
         segments = None if cut.segments is None else torch.from_numpy(cut.segments).long()[None]
         first = stack.place(stack.lookup(encoding["input_ids"]), segments=segments)
         assert torch.equal(torch.stack([first, *stack.run(first, None)])[:, 0], expected)
+
+
+def test_texts_shown_apart_are_two_single_texts_end_to_end(family: str, checkpoint: Callable[..., Path]) -> None:
+    model = Pretrained(checkpoint(family), batch_pieces=60)
+    whole = " ".join(["the cat sat on the mat by the river bank"] * 9)  # longer than the window
+    pairs = [*PAIRS, (whole, "a mat"), ("a mat", whole)]
+    apart = model.cut([Document(str(i), text=a, pair=b, apart=True) for i, (a, b) in enumerate(pairs)])
+    alone = model.cut([Document(f"{i}{t}", text=text) for i, pair in enumerate(pairs) for t, text in enumerate(pair)])
+    views, single = dict(model.encode(apart)), dict(model.encode(alone))
+    for i, cut in enumerate(apart):
+        first, second = alone[2 * i : 2 * i + 2]
+        assert cut.ids.tolist() == [*first.ids.tolist(), *second.ids.tolist()]
+        numbered = np.where(second.word < 0, -1, second.word + first.n_words)
+        assert cut.word.tolist() == [*first.word.tolist(), *numbered.tolist()]
+        assert (cut.texts, cut.segments, cut.n_words) == (2, None, first.n_words + second.n_words)
+        assert cut.n_windowed == int(first.n_windowed or second.n_windowed)
+        assert cut.n_windowed == int(whole in pairs[i]) or family == "t5"  # it has no limit of its own
+        close(views[i], np.concatenate([single[2 * i], single[2 * i + 1]], 1))
+        table = WordTable.of([cut.word, first.word])
+        assert table.second_texts([first.n_words, 0]).tolist() == [len(first), 0]
 
 
 def test_a_pair_enters_trained_embeddings_with_its_segments(family: str, checkpoint: Callable[..., Path]) -> None:
@@ -115,8 +136,10 @@ def test_a_pair_has_a_key_of_its_own_and_a_single_text_keeps_its_old_one() -> No
         item_key(("a",), "", "b"),
         item_key((), "b", "a"),
         item_key(("pair", "a"), "b"),
+        item_key((), "a", "b", apart=True),
     }
-    assert len(keys) == 6
+    assert len(keys) == 7
+    assert item_key((), "a", apart=True) == item_key((), "a")  # there is nothing to be apart
     assert Document("d", text="a b").key == "ca8469d69847135d15b81229c6fa4ad71fa797df8775a54a8b9c970f456a365e"
     assert Document("d", text="a", pair="b").key == item_key((), "a", "b") == Document("e", (), "a", pair="b").key
 

@@ -13,11 +13,12 @@ from encodeonce.corpus import read
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.methods.aggregate import Aggregate, Variant
+from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.serve import bundle
 from encodeonce.serve.bundle import Run
 from encodeonce.serve.predictor import Predictor
 from encodeonce.store.reader import Store
-from encodeonce.tasks import Task, named
+from encodeonce.tasks import Task, in_parts, named
 from encodeonce.train.evaluate import evaluate
 from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
@@ -120,6 +121,62 @@ def test_A11_loss_and_answers_equal_a_plain_computation(
         label, given = answer["classification"]
         assert given == pytest.approx(chances, rel=1e-4)
         assert label == max(chances, key=chances.__getitem__)
+
+
+@pytest.mark.parametrize("variant", ["frozen", "adapted"])
+def test_two_texts_apart_are_compared_by_their_directions(variant: str, tiny_bert: Path, tmp_path: Path) -> None:
+    """u, v, |u - v| and u v of the two texts' means, each sqrt(D) long, against a plain computation of single texts."""
+    pairs = [
+        ("good film", "bad plot was"),
+        ("yes", "no"),
+        ("the film is not good", "the plot"),
+        ("he said", "she said"),
+    ]
+    documents = [
+        Document(f"p{i}", text=a, pair=b, meta={"label": "ab"[i % 2]}, place=f"pairs:{i + 1}")
+        for i, (a, b) in enumerate(pairs)
+    ]
+    encoder = Pretrained(tiny_bert)
+    store = Store.open(tmp_path / "s", encoder.spec(dtype="fp32"))
+    task = named("classification", piece="document-apart").learn(documents)
+    shown = [part for own in in_parts([task], documents, encoder, encoder.window) for part in own]
+    store.fill([*shown, *(Document(text, text=text) for pair in pairs for text in pair)], encoder)
+    method = Aggregate.build(Variant(variant), store.spec, [task]).eval()
+    part = method.part("classification")
+    batch = next(iter(method.batches(method.read(store, shown, [task]), size=16, order=None)))
+    weights = {name: tensor.double().numpy() for name, tensor in part.head.state_dict().items()}
+    assert weights["tagger.inner.weight"].shape == (16, 64)
+    predictor = Predictor(Run(method, (task,), Variant(variant), store.spec), None, encoder)
+    live = predictor.predict(pairs, probabilities=True)
+    for pair, stored, answer in zip(pairs, method.predict(batch, probabilities=True), live, strict=True):
+        means = []
+        for text in pair:
+            packed = store.batch(store.index([Document(text, text=text).key]), layers=method.layers)
+            mean = part.adapter(packed).detach().numpy().astype(np.float64).mean(0)
+            means.append(4 * mean / np.linalg.norm(mean))
+        u, v = means
+        seen = np.concatenate([u, v, abs(u - v), u * v])
+        hidden = np.tanh(weights["tagger.inner.weight"] @ seen + weights["tagger.inner.bias"])
+        logits = weights["tagger.outer.weight"] @ hidden + weights["tagger.outer.bias"]
+        chances = dict(zip(task.labels, np.exp(logits) / np.exp(logits).sum(), strict=True))
+        assert stored["classification"][1] == pytest.approx(chances, rel=1e-4)
+        assert answer["classification"][1] == pytest.approx(chances, rel=1e-4)
+    shares = method.layer_weights(batch, "classification")
+    torch.testing.assert_close(shares.sum(1), torch.ones(len(pairs)))
+
+
+def test_two_texts_apart_need_two_texts_and_no_trained_blocks(tiny_bert: Path) -> None:
+    pair = Document("p", text="good", pair="bad", meta={"label": "x"}, place="f:1")
+    single = Document("s", text="good", meta={"label": "x"}, place="f:2")
+    with pytest.raises(DataError, match=r"f:2 .*compares two texts .* --columns text=first,pair=second, or set piece"):
+        named("classification", piece="document-apart").learn([pair, single])
+    task = named("classification", piece="document-apart").learn([pair])
+    encoder = Pretrained(tiny_bert)
+    with pytest.raises(ConfigError, match=r"reads the two texts of a pair apart .* Set piece='document', or use a"):
+        Finetune.build(Tuning("top1"), encoder, encoder.spec(), [task])
+    together = named("other", kind="classification", column="label").learn([pair])
+    with pytest.raises(ConfigError, match="'classification' and 'other' read other parts of these documents"):
+        in_parts([task, together], [pair], encoder, encoder.window)
 
 
 def test_LONG_a_document_of_several_windows_is_averaged_over_all_its_rows(tiny_bert: Path, tmp_path: Path) -> None:

@@ -12,15 +12,16 @@ from torch import nn
 from ...adapters import Adapter
 from ...adapters.last import Last
 from ...batching import Batch, Examples, Source, Supervised
+from ...batching.batch import APART
 from ...encoders.live import LiveBlocks
 from ...encoders.stack import Stack
-from ...errors import DataError
+from ...errors import ConfigError, DataError
 from ...types import Spec
 from ..multitask import Multitask, Part, checked, head_of, settings_of, start_seed
 from .live import Live
 from .tuning import Tuning
 
-__all__ = ["Finetune", "HasStack", "refuse_long"]
+__all__ = ["Finetune", "HasStack", "refuse_apart", "refuse_long"]
 
 
 @runtime_checkable
@@ -61,6 +62,7 @@ class Finetune(Multitask):
         """New parts for learned tasks, blocks as pre-trained; start values of the rest depend on `seed` and the task's
         name only (of a shared trunk: on `seed` only)."""
         plan = tuning.plan(spec)
+        refuse_apart(tasks)
         trunk = _adapter(tuning, encoder, spec, start_seed(seed, "")) if tuning.shared else None
         parts = {}
         for task in checked(tasks):
@@ -144,6 +146,17 @@ def _adapter(tuning: Tuning, encoder: HasStack, spec: Spec, seed: int) -> Adapte
             lora=lora,
         )
         return Live(blocks, mix, tuning.residual)
+
+
+def refuse_apart(tasks: Sequence[Supervised]) -> None:
+    """ConfigError for a task that reads two texts apart: blocks are trained on both at once."""
+    for task in tasks:
+        if task.piece == APART:
+            raise ConfigError(
+                f"task {task.name!r} reads the two texts of a pair apart (piece={APART!r}), and blocks are trained on "
+                "both at once. Set piece='document', or use a method that only reads stored views (adapted, agg, "
+                "linear)."
+            )
 
 
 def refuse_long(places: Iterable[str], lengths: Iterable[int], window: int) -> None:
