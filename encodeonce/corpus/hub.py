@@ -8,7 +8,7 @@ from ..errors import ConfigError, DataError, MissingExtra
 from ..types import Document
 from ._files import TEXTS, Target
 from ._format import Format
-from .jsonl import document
+from .jsonl import document, fields_of
 
 __all__ = ["FORMATS", "read", "write"]
 
@@ -40,7 +40,7 @@ def write(target: Target, source: Any, columns: Mapping[str, Sequence[Any]], *, 
     if not isinstance(target, (str, Path)):
         raise ConfigError(f"a Dataset is saved as a folder, and the target is a {type(target).__name__}: name a path.")
     if isinstance(source, Iterable) and not hasattr(source, "save_to_disk") and not isinstance(source, (str, Path)):
-        found = _import().Dataset.from_list([_row(d) for d in source])
+        found = _rows(list(source))
     else:
         found, name = _opened(source)
         if isinstance(found, Mapping):
@@ -61,11 +61,24 @@ def _split_of(found: Mapping[str, Any], split: str | None, source: Any, name: st
     raise ConfigError(f"split={split!r} of {name}: name one of its splits: {', '.join(map(str, found))}{folder}.")
 
 
-def _row(document: Document) -> dict[str, Any]:
-    own: dict[str, Any] = {"id": document.id, "text": document.text, "words": list(document.words)}
-    own.update({"pair": document.pair} if document.pair else {})
-    own.update({name: list(values) for name, values in document.columns.items() if name != "form"})
-    return own
+def _rows(documents: Sequence[Document]) -> Any:
+    """A Dataset with every field that any of the documents has, None where one has it not."""
+    package = _import()
+    rows = [{"text": "", "words": [], **fields_of(one)} for one in documents]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    try:
+        return package.Dataset.from_dict(columns)
+    except Exception:
+        for name, column in columns.items():
+            try:
+                package.Dataset.from_dict({name: column})
+            except Exception as problem:  # of the package's own table, by whatever name
+                raise DataError(
+                    f"field {name!r} cannot be a column of a Dataset, whose values are of one kind: {problem}. Write "
+                    "jsonl, or make them alike."
+                ) from None
+        raise
 
 
 def _opened(source: Any) -> tuple[Any, str]:

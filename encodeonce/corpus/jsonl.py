@@ -15,7 +15,7 @@ from ._fields import kind, strings
 from ._files import BOM, Target, numbered, stem, write_text
 from ._format import Format, refuse_empty_pair
 
-__all__ = ["FORMATS", "document", "read", "rows", "write"]
+__all__ = ["FORMATS", "document", "fields_of", "read", "rows", "write"]
 
 WORDS = ("words", "tokens")
 """Fields that are words where `columns` names none."""
@@ -51,7 +51,10 @@ def write(target: Target, source: str | Path | Iterable[Document], columns: Mapp
 
 
 def _written(source: str | Path | Iterable[Document], columns: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    values = _file_objects(source) if isinstance(source, (str, Path)) else map(_object, source)
+    if isinstance(source, (str, Path)):
+        values = _file_objects(source)
+    else:
+        values = ((item.place or item.id, fields_of(item), "") for item in source)
     ordinal = 0
     for place, value, line in values:
         if value is None:
@@ -75,7 +78,8 @@ def _file_objects(path: str | Path) -> Iterator[tuple[str, dict[str, Any] | None
         yield place, _parsed(line, place) if line.strip(_BLANK) else None, line
 
 
-def _object(item: Document) -> tuple[str, dict[str, Any], str]:
+def fields_of(item: Document) -> dict[str, Any]:
+    """A document as the fields of an object, those that it has."""
     value: dict[str, Any] = {"id": item.id}
     if item.words:
         value["words"] = list(item.words)
@@ -87,7 +91,7 @@ def _object(item: Document) -> tuple[str, dict[str, Any], str]:
         value["sentences"] = list(item.sentences)
     value.update({name: list(column) for name, column in item.columns.items() if name != "form"})
     value.update({k: v for k, v in item.meta.items() if v is None or isinstance(v, (str, int, float, list, dict))})
-    return item.place or item.id, value, ""
+    return value
 
 
 def _parsed(line: str, place: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from encodeonce.corpus import read, write
 from encodeonce.errors import ConfigError, DataError, MissingExtra
+from encodeonce.types import Document
 
 datasets = pytest.importorskip("datasets", reason="needs the extra: pip install 'encodeonce[datasets]'")
 
@@ -57,6 +58,24 @@ def test_predictions_are_saved_as_a_dataset(tagged: "datasets.Dataset", tmp_path
         write(io.BytesIO(), tmp_path / "one", {"predicted": [("X", "Y"), ("Z",)]})
     with pytest.raises(DataError, match="column 'predicted' has 1 values for 2 rows"):
         write(tmp_path / "out", tmp_path / "one", {"predicted": [("X", "Y")]})
+
+
+def test_documents_keep_every_field_that_any_of_them_has(tmp_path: Path) -> None:
+    documents = [
+        Document("a", text="one", meta={"label": "x"}),
+        Document("b", ("two", "words"), columns={"tag": ("A", "B")}, meta={"score": 1.5}),
+        Document("c", text="three", pair="four", meta={"label": "y", "score": 2.0}),
+    ]
+    write(tmp_path / "out", documents, {"predicted": ["p", "q", "r"]}, format="hub")
+    found = read(tmp_path / "out")
+    assert [(d.id, d.text, d.words, d.pair) for d in found] == [(d.id, d.text, d.words, d.pair) for d in documents]
+    assert [d.meta["label"] for d in found] == ["x", None, "y"]
+    assert [d.meta["score"] for d in found] == [None, 1.5, 2.0]
+    assert [d.meta["predicted"] for d in found] == ["p", "q", "r"]
+    assert found[1].columns["tag"] == ("A", "B")
+    mixed = [Document("a", text="one", meta={"label": "x"}), Document("b", text="two", meta={"label": {"y": 1}})]
+    with pytest.raises(DataError, match=r"field 'label' cannot be a column of a Dataset.* Write jsonl"):
+        write(tmp_path / "mixed", mixed, {}, format="hub")
 
 
 def test_a_saved_dataset_without_rows_or_with_a_file_missing_is_named(
