@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ConfigError, RunError
 from ..methods.finetune import Tuning
-from ..report.results import ResultsRow, command_line, now, surroundings
+from ..report.results import ResultsRow, now, provenance
 from ..report.table import shown
 from ..tasks import Task
 from . import learning
@@ -141,18 +141,18 @@ class Comparison:
         """Train and score these tasks together once, unless their rows are there."""
         if self.files.finished(cell):
             return
-        started, one = now(), cell.contender
+        one, made = cell.contender, provenance(now())
         done = learning.train(self.material, one.settings(cell.point), cell.settings(self.config), cell.tasks)
-        self.files.append(cell, self._measured(cell, done, started))
+        self.files.append(cell, self._measured(cell, done, made))
         scores = done.evaluations["test"].scores
         said = ", ".join(f"{task.name} {shown(scores[task.name][task.metric])}" for task in cell.tasks)
         log.info(
             "%s, seed %d, %s: test %s (%.1f s)", one.name, cell.seed, _said(cell.point) or "as set", said, done.seconds
         )
 
-    def _measured(self, cell: Cell, done: Trained, started: str) -> Iterator[ResultsRow]:
+    def _measured(self, cell: Cell, done: Trained, made: Mapping[str, Any]) -> Iterator[ResultsRow]:
         """A row a split, task and metric, the deciding metric of a task first; an undefined score is None."""
-        common = self._common(done, started)
+        common = {**self._common(done), **made}
         company = "+".join(task.name for task in done.tasks)
         for split, evaluation in done.evaluations.items():
             for task in done.tasks:
@@ -172,8 +172,8 @@ class Comparison:
                         **common,
                     )
 
-    def _common(self, done: Trained, started: str) -> dict[str, Any]:
-        """What all rows of a cell say alike."""
+    def _common(self, done: Trained) -> dict[str, Any]:
+        """What all rows of a cell say alike of its costs."""
         material, layers = self.material, done.method.layers
         size = self.config.train.per_device_eval_batch_size
         # epochs x a batch of training, in batches of predicting
@@ -189,9 +189,6 @@ class Comparison:
             "train_encoder_s_per_batch": None if encoder is None else encoder * share,
             "peak_mb": done.peak_mb,
             "store_mb": material.stored_bytes / 1e6 if layers else None,
-            "started": started,
-            "command": command_line(),
-            **surroundings(),
         }
 
 

@@ -240,7 +240,10 @@ def _choose(
         _note(found, UNTOUCHED, untouched, began)
     for name, job in jobs.items():
         log.info("trying %s with %s", name, few.said(few.amount))
+        now = time.perf_counter()
         report = reports[name] or job.train(plans.pop(name))
+        # of a trial that was killed, or ended just before it was scored, the time before counts too
+        began -= max(0.0, report["costs"]["seconds"]["total"] - (time.perf_counter() - now))
         found.kept["trials"][name] = {
             "tuples": report["tuples"],
             "windows": report["costs"]["windows"],

@@ -3,6 +3,7 @@
 A file of rows is JSON Lines, one object a line, appended and synced as rows are finished: a killed run keeps them.
 """
 
+import functools
 import json
 import logging
 import math
@@ -209,7 +210,8 @@ def now() -> str:
 
 
 def surroundings(device: str = "cpu") -> dict[str, Any]:
-    """The fields `commit, machine, device, threads, torch` of rows made here. Names no host, user or path."""
+    """The fields `commit, machine, device, threads, torch` of rows made here. Names no host, user or path. The commit
+    is that of the first call in this process: what takes long calls it as it begins, when its code is loaded."""
     import torch
 
     return {
@@ -245,6 +247,7 @@ def _without_place(word: str) -> str:
     return Path(word).name if Path(word).is_absolute() else word
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the checkout this package runs from, "+" after it where files differ; None outside one."""
     home = Path(__file__).resolve().parents[2]

@@ -118,8 +118,11 @@ def test_a_killed_choice_goes_on_and_says_where_untouched_is_as_good(
     path = probed(with_head, "part = 0.2\nobjectives = ['both', 'masked', 'combined']")
     run("pretrain", path, "-o", "out", "--budget", "300s", code=1)
     assert asked == ["base", "both", "masked", "combined"]
+    before = json.loads(Path("out/probe.json").read_text())["seconds"]
     done = run("pretrain", path, "-o", "out", "--budget", "300s", "--json")
     report = json.loads(done.stdout)
+    spent = report["probe"]["trials"]["combined"]["seconds"]
+    assert report["probe"]["seconds"] >= before + spent, "a trial killed before it was scored is paid for"
     assert asked[4:] == ["combined", "out"], "what was scored is not scored again"
     assert report["chosen"] == "masked"
     trials = report["probe"]["trials"]
