@@ -3,6 +3,7 @@
 python experiments/structures/page.py
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -101,19 +102,29 @@ def part(cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow],
     return f"{means[0] / means[1]:.3f}"
 
 
+def elsewhere(rows: Sequence[ResultsRow]) -> set[str]:
+    """Methods that were not measured where most rows were, or not only there."""
+    machine, _ = Counter(row.machine for row in rows).most_common(1)[0]
+    return {row.method for row in rows if row.machine != machine}
+
+
 def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
     """One comparison: scores and costs, beside fine-tuning, steps, how it was made."""
     paper, metrics = SETS[folder]
     table = scores(rows, metrics=metrics)
     header, lines = comparison(rows, paper=published(PAPER, paper) if paper else None, metrics=metrics)
+    foreign = elsewhere(rows)
+    lines = [[f"{line[0]} †" if line[0] in foreign else line[0], *line[1:]] for line in lines]
     pictures = [
         f"```{{image}} ../experiments/{folder}/{name}.png\n```"
-        for name in ("improvement", "cost")
+        for name in ("improvement", *(() if foreign else ("cost",)))
         if (EXPERIMENTS / folder / f"{name}.png").exists()
     ]
     name, more = title(folder)
     above, gains = steps(table, STEPS)
     parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics))]
+    if foreign:
+        parts.insert(3, "† Times of another processor, not to be set beside the others: see the last lines.")
     parts += [markdown(above, gains)] if gains else []
     return [part for part in [*parts, made_by(rows), *pictures] if part]
 
@@ -128,7 +139,7 @@ def main() -> None:
         "end has fewer seeds, which its last lines name. The paper's columns are BERT-large-cased on other versions of "
         "the data: context, not a like-for-like comparison. Its parsing column is above what is published of larger "
         "encoders on this treebank, and may be of another quantity. The rows were made on machines that did other work "
-        "too: where a set's last lines name several, its times are to be set beside each other within one only.",
+        "too.",
         "`experiments/structures/run` and `experiments/parsing/run` make the rows, `experiments/structures/page.py` "
         "this page from them.",
         *(part for folder, rows in found.items() for part in section(folder, rows)),
