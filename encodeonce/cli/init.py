@@ -81,9 +81,11 @@ ENCODER_RATES = {"finetune": 2e-4, "top1": 1e-3, "top2": 1e-3, "live_mix": 1e-3}
 OPTIONS = {
     "parsing": "n_lstm_layers = 1   # 3 where not given; also lstm_width, arc_width, rel_width, tree: docs/parsing.md",
     "relations": "head_words = true   # entities are their last words and have no type, as in the paper's WebNLG",
-    "classification": 'column = "label"   # where the gold stands',
-    "regression": 'column = "label"   # where the gold stands',
-    "multilabel": 'column = "label"   # where the gold stands',
+    **dict.fromkeys(
+        ("classification", "regression", "multilabel"),
+        'column = "label"   # where the gold stands\n'
+        '# piece = "document-apart"   # reads the two texts of a pair one by one: for encoders of single sentences',
+    ),
 }
 
 
