@@ -5,9 +5,9 @@
 Every way is really trained to its end, several tasks together (the library from one read; live blocks and fine-tuning
 one trunk with a head a task), and reports dev accuracy after each epoch beside the CPU seconds of one thread that it
 took, encoding into the store included where it reads one, scoring left out. `WAYS` holds rates and epochs; fine-tuning
-is `transformers` under bf16 autocast with length buckets. Prints the parts as JSON, among them the seconds until each
-way's mean accuracy has reached each way's last one (null where it never does), then one ratio: seconds of fine-tuning
-to Adapted's until each has reached Adapted's last.
+is `transformers` under `textbook.autocast` with length buckets. Prints the parts as JSON, among them the seconds until
+each way's mean accuracy has reached each way's last one (null where it never does), then one ratio: seconds of
+fine-tuning to Adapted's until each has reached Adapted's last.
 """
 
 import argparse
@@ -125,7 +125,7 @@ class ManyHeads(nn.Module):
 
 
 def tuned(train: list[Document], dev: list[Document], names: Sequence[str], seed: int, folder: Path) -> list[Line]:
-    """Fine-tuning with bf16 autocast and length buckets, a head a task; a line an epoch."""
+    """Fine-tuning with `textbook.autocast` and length buckets, a head a task; a line an epoch."""
     from transformers import AutoModel
 
     way = WAYS["finetune"]
@@ -146,7 +146,7 @@ def tuned(train: list[Document], dev: list[Document], names: Sequence[str], seed
         model.train()
         for batch in textbook.length_buckets(lengths, BATCH, order):
             collated = [textbook.collate_ids([task[i] for i in batch]) for task in examples]
-            with torch.autocast("cpu", torch.bfloat16):
+            with textbook.autocast():
                 scores = model(collated[0][0], collated[0][1])
             losses = [textbook.mean_loss(s.float(), labels) for s, (_, _, labels) in zip(scores, collated, strict=True)]
             optimiser.zero_grad()
@@ -162,7 +162,7 @@ def tuned(train: list[Document], dev: list[Document], names: Sequence[str], seed
 def accuracy(model: nn.Module, task: int, examples: list[textbook.Example]) -> float:
     """Share of right labels of one task, in per cent."""
     right = total = 0
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+    with torch.no_grad(), textbook.autocast():
         for start in range(0, len(examples), BATCH):
             ids, mask, labels = textbook.collate_ids(examples[start : start + BATCH])
             real = torch.zeros_like(mask)

@@ -114,7 +114,7 @@ class Ours:
 
 
 class Plain:
-    """A textbook model over padded batches; `fast` is bf16 autocast and length buckets."""
+    """A textbook model over padded batches; `fast` is `textbook.autocast` and length buckets."""
 
     def __init__(self, examples: Sequence[textbook.Example], model: nn.Module, ids: bool, fast: bool = False) -> None:
         self.examples, self.model, self.fast = examples, model.train(), fast
@@ -132,7 +132,7 @@ class Plain:
 
     def _step(self, examples: Sequence[textbook.Example]) -> None:
         inputs, mask, labels = self.collate(examples)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.fast):
+        with textbook.autocast(self.fast):
             scores = self.model(inputs, mask)
         loss = textbook.mean_loss(scores.float(), labels)
         self.optimiser.zero_grad()

@@ -19,6 +19,7 @@ __all__ = [
     "Example",
     "FinetuneModel",
     "FrozenModel",
+    "autocast",
     "collate_ids",
     "collate_states",
     "length_buckets",
@@ -26,6 +27,12 @@ __all__ = [
 ]
 
 IGNORE = -100
+
+
+def autocast(on: bool = True) -> torch.autocast:
+    """bf16 where the processor has instructions for it (AMX, AVX-512 BF16): elsewhere it is slower than fp32."""
+    units = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return torch.autocast("cpu", torch.bfloat16, enabled=on and units)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import textbook
 import torch
 from parts import show
 from transformers import AutoModelForMaskedLM
@@ -79,7 +80,7 @@ def by_transformers(encoder: Path, windows: list[Window], compute: str) -> tuple
     def step() -> None:
         optimiser.zero_grad()
         for batch in batches:
-            with torch.autocast("cpu", torch.bfloat16, enabled=compute == "bf16"):
+            with textbook.autocast(compute == "bf16"):
                 loss = model(**{name: torch.from_numpy(value) for name, value in batch.items()}).loss
             (loss / len(batches)).backward()
         optimiser.step()
