@@ -5,8 +5,8 @@
 Data, head, batches of 32 and clock are those of benchmarks/step.py: CPU seconds of one thread, candidates taking turns
 within a round, a step being all from stored states (or piece ids) to the updated weights. "finetune_fast" is
 `transformers` under `textbook.autocast` with length buckets, "lora_fast" PEFT in the same, "finetune" the model in fp32
-over random batches; all others are the library's. Ratios are medians of the ratios within a round. Prints the parts as JSON,
-then one ratio: optimised fine-tuning to live blocks on the mix.
+over random batches; all others are the library's. Ratios are medians of the ratios within a round. Prints the parts as
+JSON, then one ratio: optimised fine-tuning to live blocks on the mix.
 """
 
 import argparse
