@@ -98,6 +98,11 @@ class Document:
         """Content address of this document; see `item_key`."""
         return item_key(self.words, self.text, self.pair, self.apart)
 
+    @property
+    def n_words(self) -> int:
+        """Words, of both texts where it is a pair; a running text is cut at white space."""
+        return len(self.words or self.text.split()) + len(self.pair.split())
+
     def key_in(self, unit: str) -> str:
         """Content address of what a store of this `Spec.unit` keeps: pieces (`key`), a row a sentence, or one row.
 

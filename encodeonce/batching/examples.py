@@ -214,10 +214,9 @@ class Examples:
         words = WordTable.of([source.word(int(i)) for i in index])
         places = tuple(f"{document.place} ({document.id})" if document.place else document.id for document in documents)
         for place, document, there in zip(places, documents, words.words_of_item.tolist(), strict=True):
-            n_words = len(document.words) + len(document.pair.split())
-            if document.words and n_words != there:
+            if document.words and document.n_words != there:
                 raise StoreError(
-                    f"{place}: {n_words} words, but the store has pieces for {there} of them. Encode it again."
+                    f"{place}: {document.n_words} words, but the store has pieces for {there} of them. Encode it again."
                 )
             if document.pair and any(not task.piece.startswith("document") for task in tasks):
                 raise DataError(f"{place}: a pair of texts has no words to label; only tasks of whole items read it.")

@@ -59,6 +59,7 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
     splits, tasks = learning.learned(config)
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model, dry=True)
+    learning.begun_from(config)
     splits = learning.parted(splits, tasks, model)
     documents = [document for own in splits.values() for document in own]
     for task in tasks:
@@ -86,7 +87,7 @@ def _n_batches(train: Sequence[Document], settings: "Settings", model: "Pretrain
     """Batches of an epoch; at least so many, a piece a word, where no model says how words are cut."""
     if not settings.per_device_train_batch_pieces:
         return -(-len(train) // settings.per_device_train_batch_size)
-    lengths = [steps.n_words(one) for one in train] if model is None else [len(one) for one in model.cut(train)]
+    lengths = [one.n_words for one in train] if model is None else [len(one) for one in model.cut(train)]
     return count_by_pieces(np.array(lengths, dtype=np.int64), settings.per_device_train_batch_pieces)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Material",
     "Trained",
+    "begun_from",
     "drawn",
     "fraction",
     "layers_of",
@@ -119,6 +120,7 @@ def stored(
     reads = any(layers_of(method, spec) for method in methods)
     for method in methods:
         check(method, spec, tasks)
+    start = begun_from(config)
     store = Store.open(config.store, spec)
     splits = parted(splits, tasks, model)
     if any(isinstance(method, Tuning) and layers_of(method, spec) for method in methods):
@@ -126,7 +128,15 @@ def stored(
             refuse_long((one.place or one.id for one in documents), map(len, model.cut(documents)), model.window)
     everything = [document for documents in splits.values() for document in documents] if reads else []
     encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
-    return Material(splits, tasks, spec, store, model, encoded, Path(config.start) if config.start else None)
+    return Material(splits, tasks, spec, store, model, encoded, start)
+
+
+def begun_from(config: "Config") -> Path | None:
+    """The saved run that methods begin with, where there is one. RunError for a folder that is none."""
+    start = Path(config.start) if config.start else None
+    if start is not None:
+        bundle.made_for(start)
+    return start
 
 
 def parted(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import EncoderError
 from ..report.table import aligned
+from ..serve.methods import check
 from ..tasks import Task
 from . import learning, steps
 from .contenders import Contender
@@ -33,6 +34,10 @@ def outlook(comparison: "Comparison", config: "Config") -> str:
         spec = steps.spec_of(config, model)
         comparison.files.same_encoder(spec, write=False)
         reads = [learning.layers_of(one.settings(), spec) for one in comparison.contenders]
+        for one in comparison.contenders:
+            for settings in one.possible:
+                check(settings, spec, tasks)
+        learning.begun_from(config)
         splits = learning.parted(splits, tasks, model)
         everything = [document for documents in splits.values() for document in documents]
         there = steps.planned(Path(config.store), spec, everything if any(reads) else [], model)

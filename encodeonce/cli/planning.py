@@ -209,7 +209,7 @@ class _Counted:
     @classmethod
     def of(cls, splits: Mapping[str, Sequence[Document]], model: Pretrained, seed: int, clock: Clock) -> "_Counted":
         distinct = list({one.key: one for documents in splits.values() for one in reversed(documents)}.values())
-        words = np.array([steps.n_words(one) for one in distinct], dtype=np.int64)
+        words = np.array([one.n_words for one in distinct], dtype=np.int64)
         sample = stratified(words, CUT, np.random.default_rng(seed))
         began = clock()
         model.cut(distinct[:1])
@@ -230,7 +230,7 @@ class _Counted:
             pieces=self.sample.total(lengths),
             longest=int(lengths.max()),
             window=model.window,
-            over_window=self.sample.total(np.array([len(one.windows) > 1 for one in self.pieces], dtype=np.int64)),
+            over_window=self.sample.total(np.array([one.n_windowed for one in self.pieces], dtype=np.int64)),
             cut=len(self.pieces),
         )
 

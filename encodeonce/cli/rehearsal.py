@@ -15,13 +15,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..batching import Cut, Encodings, Examples, planned
+from ..batching.batch import APART
 from ..costs import Amount, Shape, encoder_products, step_macs
 from ..encoders.pretrained import Pretrained
 from ..errors import DataError
 from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
-from ..tasks import Task
+from ..tasks import Task, from_json
 from ..train.batches import epoch
 from ..train.optim import groups_of, optimiser_and_schedule
 from ..train.settings import Settings
@@ -66,6 +67,12 @@ class Items:
         if not own:
             raise DataError(f"every training item is longer than {window} pieces, so no live block can be given one.")
         return Items([self.documents[i] for i in own], [self.pieces[i] for i in own], self.weight[own])
+
+    def together(self) -> "Items":
+        """The same pieces with the texts of each pair as one item, whichever way they are to be read."""
+        documents = [replace(one, apart=False) for one in self.documents]
+        pieces = [replace(cut, key=one.key) for one, cut in zip(documents, self.pieces, strict=True)]
+        return Items(documents, pieces, self.weight)
 
 
 @dataclass(frozen=True)
@@ -121,9 +128,11 @@ class Rehearsal:
         timed, batch by batch, by strata of their work; numbers between are interpolated. Where a whole batch would take
         too long, a part of it is timed. Half a part beside it tells what a step takes whatever it holds: gradients as
         large as the weights, and weights brought into `compute`. Tasks share the blocks. Items over the encoder's
-        window, which live blocks refuse, are left out.
+        window, which live blocks refuse, are left out. Of pairs whose texts are read apart, which no live block is
+        trained on, both at once are timed instead.
         """
-        own = replace(self, items=self.items.within(model.window))
+        tasks = [from_json({**t.to_json(), "piece": "document"}) if t.piece == APART else t for t in self.tasks]
+        own = replace(self, items=self.items.within(model.window).together(), tasks=tasks)
         size, n_blocks = own.batch_items, model.n_blocks
         drawn = own.items.drawn(len(own.items.pieces), order)
         plan = [drawn[batch] for batch in planned(len(drawn), size, order)]

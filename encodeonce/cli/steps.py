@@ -27,7 +27,6 @@ __all__ = [
     "Plan",
     "documents_of",
     "encode",
-    "n_words",
     "names_of",
     "planned",
     "pretrained",
@@ -131,11 +130,6 @@ def names_of(encoders: Sequence[str], taken: str = "") -> list[str]:
     return names
 
 
-def n_words(document: Document) -> int:
-    """Words of a document, of both texts where it is a pair."""
-    return len(document.words) or len(document.text.split()) + len(document.pair.split())
-
-
 def planned(
     path: Path, spec: Spec, documents: Sequence[Document], model: Pretrained | Pooled, part: tuple[int, int] = (0, 1)
 ) -> Plan:
@@ -157,7 +151,7 @@ def planned(
     hits, missing = len(lengths), [key for key in keys if key not in lengths]
     wanted = [distinct[key] for key in missing]
     if "vocabulary" in lacks:
-        cut = [n_words(one) for one in wanted]
+        cut = [one.n_words for one in wanted]
     else:
         cut = [len(pieces) for pieces in model.cut(wanted)] if wanted else []
     fresh = dict(zip(missing, cut, strict=True))

@@ -141,8 +141,8 @@ def _split(
     empty = [document for document in documents if not document.words and not document.text.strip()]
     return SplitReport(
         documents=len(documents),
-        words=sum(map(_n_words, documents)),
-        longest=max(map(_n_words, documents), default=0),
+        words=sum(document.n_words for document in documents),
+        longest=max((document.n_words for document in documents), default=0),
         empty=len(empty),
         empty_places=_places(empty),
         duplicates=len(repeated),
@@ -230,7 +230,7 @@ def _pieces(name: str, documents: Sequence[Document], pieces: Sequence[Pieces]) 
     if len(pieces) != len(documents):
         raise ConfigError(f"{len(pieces)} pieces for the {len(documents)} documents of {name!r}.")
     lacking = [(d, word) for d, cut in zip(documents, pieces, strict=True) for word in cut.unknown_words]
-    long = [document for document, cut in zip(documents, pieces, strict=True) if len(cut.windows) > 1]
+    long = [document for document, cut in zip(documents, pieces, strict=True) if cut.n_windowed]
     return {
         "pieces": sum(map(len, pieces)),
         "words_without_pieces": len(lacking),
@@ -264,10 +264,6 @@ def _numeric(splits: Mapping[str, Sequence[Document]], column: str) -> bool:
         return len(seen) > MANY and all(isfinite(float(value)) for value in seen)
     except ValueError:
         return False
-
-
-def _n_words(document: Document) -> int:
-    return len(document.words) or len(document.text.split()) + len(document.pair.split())
 
 
 def _labels_of(documents: Sequence[Document], column: str) -> set[str]:

@@ -19,7 +19,7 @@ from ..batching import Batch, Examples, Source, Supervised, count_by_pieces, pla
 from ..batching.ahead import ahead
 from ..batching.batch import APART, collated
 from ..batching.buffers import Buffers
-from ..errors import ConfigError
+from ..errors import ConfigError, DataError
 from ..heads import Head
 from ..resolve import resolve
 
@@ -90,7 +90,21 @@ class Multitask(nn.Module):
     def read(
         self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "train"
     ) -> Examples:
-        """`Examples.read`; no tasks where there is no gold."""
+        """`Examples.read`; no tasks where there is no gold. DataError for a document that the method's tasks have not
+        `prepared`: two texts that are to be read apart and are not, or the other way round."""
+        apart = any(self.part(name).piece == APART for name in self.names)
+        other = next((one for one in documents if one.apart != apart and (one.pair or apart)), None)
+        if other is not None:
+            here = (
+                f"its two texts are read {'apart' if other.apart else 'together'}"
+                if other.pair
+                else "there is one text"
+            )
+            raise DataError(
+                f"{other.place or other.id}: {here}, and {', '.join(self.names)} reads two "
+                f"{'apart' if apart else 'together'}. Fill the store with documents as the task has them read, and "
+                "give the method the same: documents = [task.prepared(document) for document in documents]."
+            )
         return Examples.read(source, documents, tasks, split)
 
     def scores(self, batch: Batch, names: Collection[str]) -> dict[str, Any]:
@@ -179,13 +193,18 @@ class Multitask(nn.Module):
 
 
 def checked(tasks: Sequence[Supervised]) -> Sequence[Supervised]:
-    """The tasks, each learned and each once; ConfigError names the first that is not."""
+    """The tasks, each learned and each once, which read the same; ConfigError names the first that does not."""
     names = [task.name for task in tasks]
     for task in tasks:
         if names.count(task.name) > 1:
             raise ConfigError(f"task {task.name!r} is given twice.")
         if not task.labels:
             raise ConfigError(f"task {task.name!r} has no labels yet: task = task.learn(train_documents).")
+        if (task.piece == APART) != (tasks[0].piece == APART):
+            raise ConfigError(
+                f"tasks {tasks[0].name!r} (piece={tasks[0].piece!r}) and {task.name!r} (piece={task.piece!r}) are read "
+                "otherwise, and all tasks of a method read the same. Give both one piece, or train each by itself."
+            )
     return tasks
 
 

@@ -78,7 +78,10 @@ class Task(ABC):
         """
 
     def prepared(self, document: Document) -> Document:
-        """The document as the task has it read, whatever the encoder; of one that is, the same."""
+        """The document as the task has it read, whatever the encoder; of one that is, the same.
+
+        Stores are filled with documents like this, and methods read them: `store.fill`, `method.read`.
+        """
         return document
 
     def shown(

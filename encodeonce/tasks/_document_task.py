@@ -54,8 +54,9 @@ class DocumentTask(Task):
         return self.called
 
     def prepared(self, document: Document) -> Document:
-        """With its two texts apart where they are read so."""
-        return replace(document, apart=True) if document.pair and self.piece == "document-apart" else document
+        """With its two texts apart where they are read so, else together."""
+        apart = bool(document.pair) and self.piece == "document-apart"
+        return document if document.apart == apart else replace(document, apart=apart)
 
     def learn(self, documents: Sequence[Document]) -> "DocumentTask":
         """With what these documents say. DataError where there is none."""
@@ -86,16 +87,16 @@ class DocumentTask(Task):
             raise DataError(
                 f"{place_of(document)}: task {self.name!r}: the text is empty. Give it one, or leave the item out."
             )
-        if self.piece == "document-apart" and not document.pair:
-            raise DataError(
-                f"{place_of(document)}: task {self.name!r} compares two texts (piece='document-apart'), and this item "
-                "has one. Name the second's column, such as --columns text=first,pair=second, or set piece='document'."
-            )
         if self.pairs is not None and self.pairs != bool(document.pair):
             trained, here = ("pairs", "no second text") if self.pairs else ("single texts", "a second text")
             raise DataError(
                 f"{place_of(document)}: task {self.name!r} was trained on {trained}, and this item has {here}. Name "
                 "the columns as in training, such as --columns text=first,pair=second."
+            )
+        if self.piece == "document-apart" and not document.pair:
+            raise DataError(
+                f"{place_of(document)}: task {self.name!r} compares two texts (piece='document-apart'), and this item "
+                "has one. Name the second's column, such as --columns text=first,pair=second, or set piece='document'."
             )
 
     def read(self, document: Document) -> Any:

@@ -271,3 +271,22 @@ def test_a_store_of_another_encoder_is_named(run: Run, config: Path, tiny: Path,
 
 def test_the_budget_must_be_time(run: Run, config: Path) -> None:
     assert "--budget-seconds" in run("plan", config, "--budget-seconds", "0", code=2).stderr
+
+
+def test_two_texts_apart_are_planned_and_weighed_with_both_at_once(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """A pair is over the window where one of its texts is; live blocks are given none of which both are too much."""
+    rng, words = random.Random(4), [word for group in LEXICON.values() for word in group]
+    lines = []
+    for i in range(24):
+        sizes = ((5, 5), (16, 20), (40, 3), (8, 2))[i % 4]  # 36 + 4 pieces are over the window of 32, as are 40 + 2
+        text, pair = (" ".join(rng.choice(words) for _ in range(n)) for n in sizes)
+        lines.append(json.dumps({"text": text, "pair": pair, "score": i}) + "\n")
+    (tmp_path / "pairs.jsonl").write_text("".join(lines))
+    (tmp_path / "pairs.toml").write_text(
+        f'encoder = "{tiny}"\ntasks = ["score"]\nmethod = "linear"\n[task.score]\nkind = "regression"\n'
+        'column = "score"\npiece = "document-apart"\n[data]\ntrain = "pairs.jsonl"\n'
+    )
+    found = planned(run, tmp_path / "pairs.toml")
+    assert found["corpus"]["over_window"]["value"] == 24 / 4
+    assert list(found["seconds"]["live"]) == ["1", "2"]
+    assert found["seconds"]["live_left_out"] == 2 * 24 / 4

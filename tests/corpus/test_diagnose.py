@@ -1,6 +1,7 @@
 """What debug-data reports, against small data with known faults."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,16 @@ def test_pieces_say_long_documents_and_words_without_pieces() -> None:
         diagnose({"train": TRAIN}, pieces={"train": cut[:2]})
     with pytest.raises(ConfigError, match="pieces of 'train' are not those of its documents: a:1 differs"):
         diagnose({"train": TRAIN}, pieces={"train": cut[::-1]})
+
+
+def test_two_texts_apart_are_long_where_one_of_them_is_and_words_of_both_count() -> None:
+    """By hand: a text apart has a window of its own, so two windows are none too many, and three are."""
+    pair = Document("p", ("Ana", "ran"), pair="go on now", meta={"y": "a"}, place="p:1", apart=True)
+    long = Document("l", text="Ana ran", pair="x", meta={"y": "b"}, place="l:1", apart=True)
+    cut = [replace(pieces(one, 9, windows=n), texts=2) for one, n in ((pair, 2), (long, 3))]
+    train = diagnose({"train": [pair, long]}, ["y"], pieces={"train": cut}).splits["train"]
+    assert (train.words, train.longest) == (2 + 3 + 2 + 1, 5)
+    assert (train.over_long, train.over_long_places) == (1, ["l:1"])
 
 
 def test_labels_that_are_no_column_are_named(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Whole documents from text to answer: tiny random BERT, real store, against a second, plainer computation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,35 @@ def test_two_texts_apart_need_two_texts_and_no_trained_blocks(tiny_bert: Path) -
     together = named("other", kind="classification", column="label").learn([pair])
     with pytest.raises(ConfigError, match="'classification' and 'other' read other parts of these documents"):
         in_parts([task, together], [pair], encoder, encoder.window)
+    with pytest.raises(ConfigError, match=r"'document-apart'\) and 'other' \(piece='document'\) are read otherwise"):
+        Aggregate.build(Variant("linear"), encoder.spec(), [task, together])
+    with pytest.raises(
+        DataError, match=r"f:2 .* trained on pairs, and this item has no second text\. Name the columns"
+    ):
+        task.check(single)
+
+
+def test_documents_that_a_task_has_not_prepared_are_refused_and_the_way_is_said(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    pair = Document("p", text="good", pair="bad film", meta={"label": "x"}, place="f:1")
+    encoder = Pretrained(tiny_bert)
+    store = Store.open(tmp_path / "s", encoder.spec(dtype="fp32"))
+    apart = replace(pair, apart=True)
+    store.fill([pair, apart, Document("s", text="good")], encoder)
+    for piece, given, wanted in (("document-apart", pair, apart), ("document", apart, pair)):
+        task = named("classification", piece=piece).learn([pair])
+        method = Aggregate.build(Variant("linear"), store.spec, [task]).eval()
+        with pytest.raises(DataError, match=r"f:1: .* documents = \[task\.prepared\(document\) for document in docum"):
+            method.read(store, [given], [task])
+        assert task.prepared(given) == wanted == task.prepared(wanted)
+        examples = method.read(store, [task.prepared(given)], [task])
+        assert examples.keys == (wanted.key,)
+        predictor = Predictor(Run(method, (task,), Variant("linear"), store.spec), store)
+        assert predictor.predict([pair]) == predictor.predict([apart]) == [{"classification": "x"}]
+    method = Aggregate.build(Variant("linear"), store.spec, [named("rte", piece="document-apart").learn([pair])])
+    with pytest.raises(DataError, match="s: there is one text, and rte reads two"):
+        method.read(store, [Document("s", text="good")])
 
 
 def test_LONG_a_document_of_several_windows_is_averaged_over_all_its_rows(tiny_bert: Path, tmp_path: Path) -> None:
