@@ -9,8 +9,9 @@ import click
 from .options import json_option, read_option, reader_options
 
 if TYPE_CHECKING:
+    from ..encoders.pretrained import Pretrained
     from ..tasks import Task
-    from ..types import Document
+    from ..types import Document, Pieces
     from .config import Config
 
 __all__ = ["debug_data"]
@@ -49,7 +50,7 @@ def debug_data(
     """
     asked: list[str] = []
     tasks: list[Task] = []
-    passages = None
+    passages = window = None
     splits = {name: given for name, given in (("train", train), ("dev", dev), ("test", test)) if given}
     if len(files) == 1 and files[0].endswith(".toml"):
         from .config import load
@@ -61,7 +62,7 @@ def debug_data(
         reading, passages = {**config.data.options, **reading}, config.data.passages
         tasks = _tasks_of(config)
         if not any(task.reads_parts for task in tasks):  # else pairs may well be longer than the window
-            encoder = encoder or config.encoder
+            encoder, window = encoder or config.encoder, config.window
         asked = _columns_of(tasks)
     else:
         splits |= {_split_name(file, splits): (file,) for file in files}
@@ -75,12 +76,25 @@ def debug_data(
     if encoder is not None:
         from ..encoders.pretrained import Pretrained
 
-        model = Pretrained(encoder)
+        model = Pretrained(encoder, window=window)
         if tasks:
             documents = {name: [tasks[0].prepared(one) for one in found] for name, found in documents.items()}
-        pieces = {name: model.cut(found) for name, found in documents.items()}
+        pieces = {name: _cut(model, found) for name, found in documents.items()}
     found = diagnose(documents, chosen or asked or _label_columns(documents), pieces=pieces)
     click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found))
+
+
+def _cut(model: "Pretrained", documents: list["Document"]) -> list["Pieces"]:
+    """The pieces of each document, none of an empty one, which is a problem to be listed."""
+    import numpy as np
+
+    from ..types import Pieces
+
+    nothing = np.empty(0, np.int32)
+    found = iter(model.cut([one for one in documents if one.words or one.text.strip()]))
+    return [
+        next(found) if one.words or one.text.strip() else Pieces(one.key, nothing, nothing, 0, ()) for one in documents
+    ]
 
 
 def _tasks_of(config: "Config") -> list["Task"]:

@@ -68,6 +68,11 @@ def predict(
         raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
     running_text = any(document.text and not document.words for document in documents)
     whole = answers_documents(tasks, kind, running_text, probabilities)
+    if (whole or not running_text) and not (file.is_file() or file.is_dir()):
+        raise ConfigError(
+            f"{file} can be read only once, as a pipe is, and predict reads it again, to write all else in it as it "
+            "is. Save it to a file, and give that."
+        )
     if running_text and not whole:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
     made = _made_of_text(tasks, output) if running_text and not whole else kind

@@ -22,10 +22,11 @@ MANY = 20
 
 @dataclass(frozen=True, slots=True)
 class ColumnReport:
-    """One column in one split. `labels` by falling frequency; `missing` counts "_" and null; `unseen` are the labels
-    that train never has, with their counts and first places. `unfit` are documents whose field of that name is no label
-    a word, and why the first is not. `scheme` and what follows are None where no spans are.
-    `numbers` are least, mean and greatest of a column of numbers, of which no value is unseen; else None.
+    """One column in one split. `labels` by falling frequency; `missing` counts values that are null, empty or left out,
+    and "_" in a list; `unseen` are the labels that train never has, with their counts and first places. `unfit` are
+    documents whose field of that name is no label a word, and why the first is not. `scheme` and what follows are None
+    where no spans are. `numbers` are least, mean and greatest of a column of numbers, of which no value is unseen; else
+    None.
     """
 
     labels: dict[str, int]
@@ -112,7 +113,7 @@ def diagnose(
         for name, documents in splits.items()
     }
     for column in columns:
-        if not any(report.columns[column].labels or report.columns[column].missing for report in reports.values()):
+        if not any(column in d.columns or column in d.meta for documents in splits.values() for d in documents):
             found = sorted({name for documents in splits.values() for d in documents for name in (*d.columns, *d.meta)})
             raise ConfigError(f"no document has a column or field {column!r}. There is: {', '.join(found) or 'none'}.")
     keys = {name: {document.key for document in documents} for name, documents in splits.items()}
@@ -160,11 +161,11 @@ def _column(documents: Sequence[Document], column: str, known: set[str] | None, 
     missing = 0
     for document in documents:
         for label in _values(document, column):
-            if label in (None, "_"):
+            if label is None:
                 missing += 1
                 continue
-            counts[str(label)] += 1
-            first.setdefault(str(label), document.place or document.id)
+            counts[label] += 1
+            first.setdefault(label, document.place or document.id)
     unseen = {label: n for label, n in counts.most_common() if known is not None and label not in known}
     unfit = _unfit(documents, column)
     report = ColumnReport(
@@ -243,22 +244,27 @@ def _pieces(name: str, documents: Sequence[Document], pieces: Sequence[Pieces]) 
     }
 
 
-def _values(document: Document, column: str) -> Sequence[Any]:
-    if column in document.columns:
-        return document.columns[column]
-    value = document.meta.get(column, ())
-    return value if isinstance(value, (list, tuple)) else (value,)
+def _values(document: Document, column: str) -> list[str | None]:
+    """The labels as tasks read them; None for each that is missing: "_" in a list, null and the empty string, and for
+    a text without such a field."""
+    if column not in document.columns and column not in document.meta:
+        return [None] if document.text and not document.words else []
+    value = document.columns[column] if column in document.columns else document.meta[column]
+    listed = isinstance(value, (list, tuple))
+    missing = (None, "", "_") if listed else (None, "")
+    labels = value if listed else [value]
+    return [None if one in missing else str(one).lower() if isinstance(one, bool) else str(one) for one in labels]
 
 
 def _numeric(splits: Mapping[str, Sequence[Document]], column: str) -> bool:
     """Whether a field of documents holds numbers: more than `MANY` values, and nothing else."""
     seen = {
-        str(value)
+        value
         for documents in splits.values()
         for document in documents
         if column not in document.columns
         for value in _values(document, column)
-        if value not in (None, "_")
+        if value is not None
     }
     try:
         return len(seen) > MANY and all(isfinite(float(value)) for value in seen)
@@ -267,7 +273,7 @@ def _numeric(splits: Mapping[str, Sequence[Document]], column: str) -> bool:
 
 
 def _labels_of(documents: Sequence[Document], column: str) -> set[str]:
-    return {str(label) for document in documents for label in _values(document, column) if label not in (None, "_")}
+    return {label for document in documents for label in _values(document, column) if label is not None}
 
 
 def _places(documents: Sequence[Document]) -> list[str]:

@@ -33,6 +33,17 @@ def test_a_config_brings_its_files_and_its_tokenizer(run: Run, config: Path) -> 
     assert found["splits"]["train"]["over_long"] == 0
 
 
+def test_empty_texts_are_listed_and_the_window_is_the_configs(run: Run, tiny: Path, tmp_path: Path) -> None:
+    lines = [{"text": text, "label": "x"} for text in ("the cat sees a dog", "", "a bird", "the tree", " ")]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = tmp_path / "c.toml"
+    config.write_text(f'encoder = "{tiny}"\nwindow = 4\ntasks = ["classification"]\n[data]\ntrain = "d.jsonl"\n')
+    train = json.loads(run("debug-data", config, "--json").stdout)["splits"]["train"]
+    assert [place.rpartition(":")[2] for place in train["empty_places"]] == ["2", "5"]
+    assert [place.rpartition(":")[2] for place in train["over_long_places"]] == ["1"]  # 5 + 2 pieces; the others 2 + 2
+    assert train["pieces"] == 7 + 4 + 4
+
+
 def test_a_config_of_questions_whose_passages_are_longer_than_the_window(run: Run, tiny: Path, tmp_path: Path) -> None:
     """They are read in windows, so the length of a pair is no problem; what they name by id is found."""
     notes = {"n1": {"title": "T", "text": "the cat sat on the mat " * 40}}

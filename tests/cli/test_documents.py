@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import os
 import random
 import shutil
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -191,6 +193,22 @@ def test_an_empty_cell_gets_no_label(run: Run, trained: Path, tmp_path: Path) ->
     result = run("predict", trained / "run", tmp_path / "x.csv")
     assert result.stdout == "text,label\nthe cat sees cat,cat\n,\n"
     assert "1 texts are empty and get no answer" in result.stderr
+
+
+def test_what_can_be_read_only_once_is_refused_before_it_is_answered(run: Run, trained: Path, tmp_path: Path) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes, which this system has not")
+    os.mkfifo(tmp_path / "pipe")
+
+    def give() -> None:
+        (tmp_path / "pipe").write_text('{"text": "a cat sees a cat"}\n', encoding="utf-8")
+
+    writer = threading.Thread(target=give)
+    writer.start()
+    said = run("predict", trained / "run", tmp_path / "pipe", "--format", "jsonl", code=1).stderr
+    writer.join()
+    assert "pipe can be read only once, as a pipe is, and predict reads it again" in said
+    assert "Save it to a file, and give that." in said
 
 
 def test_pairs_sets_of_labels_and_numbers(run: Run, many: Path, texts: Path) -> None:

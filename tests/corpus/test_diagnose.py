@@ -84,6 +84,19 @@ def test_two_texts_apart_are_long_where_one_of_them_is_and_words_of_both_count()
     assert (train.over_long, train.over_long_places) == (1, ["l:1"])
 
 
+def test_labels_of_documents_are_those_that_a_task_reads() -> None:
+    """Counted by hand; null, nothing and no field are missing, "_" and "NA" are labels, true is written as in JSON."""
+    given = [True, "true", "_", "NA", None, "", 3]
+    documents = [Document(str(i), text="a", meta={"y": y}) for i, y in enumerate(given)]
+    documents.append(Document("left out", text="a"))
+    report = diagnose({"train": documents}, ["y"]).splits["train"].columns["y"]
+    assert report.labels == {"true": 2, "_": 1, "NA": 1, "3": 1}
+    assert report.missing == 3
+    scores = [Document(str(i), text="a", meta={"y": y}) for i, y in enumerate([*map(str, range(30)), ""])]
+    numbers = diagnose({"train": scores}, ["y"]).splits["train"].columns["y"]
+    assert (numbers.numbers, numbers.missing) == ((0.0, 14.5, 29.0), 1)  # an empty cell makes no labels of numbers
+
+
 def test_labels_that_are_no_column_are_named(tmp_path: Path) -> None:
     rows = [
         {"words": ["a", "b"], "pos": ["X", "Y"], "topics": ["t", "u", "v"], "spans": [[0], [1]]},
