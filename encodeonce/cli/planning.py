@@ -31,6 +31,7 @@ from ..encoders.encode import jobs_of
 from ..encoders.pretrained import Pretrained
 from ..methods.aggregate import VARIANTS, Variant
 from ..report.results import surroundings
+from ..serve.methods import check
 from ..store import Store, estimate
 from ..tasks import Task
 from ..types import DTYPES, Document, Pieces, Spec
@@ -150,8 +151,10 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     splits, tasks = learning.learned(config)
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model)
-    splits = learning.parted(splits, tasks, model)
     own = contender(config)
+    check(own.settings(), spec, tasks)
+    learning.begun_from(config)
+    splits = learning.parted(splits, tasks, model)
     variants = _variants(config, own, spec)
     counted = _Counted.of(splits, model, config.train.seed, clock)
     stored = _stored(config, spec, counted)

@@ -78,6 +78,8 @@ def predict(
     made = _made_of_text(tasks, output) if running_text and not whole else kind
     if output is not None:
         _refuse_other_ending(output, file, made)
+    if whole:
+        _refuse_overwriting(tasks, columns or {})
     parts = parts_of(predictor, documents)
     found = iter(predictor.predict([part for own in parts for part in own], probabilities=probabilities))
     answers = [_joined(tasks, own, [next(found) for _ in own]) for own in parts]
@@ -138,13 +140,30 @@ def _refuse_other_ending(output: Path, file: Path, kind: str) -> None:
     )
 
 
+def _refuse_overwriting(tasks: Sequence["Task"], columns: Mapping[str, int | str]) -> None:
+    """ConfigError where answers would be written over a text that they are of."""
+    read = {place: name for name, place in columns.items() if name in ("text", "pair", "words", "id")}
+    for column in _filled_by(tasks):
+        place = columns.get(column, column)
+        if place in read:
+            raise ConfigError(
+                f"--columns {read[place]}={place}: the answers fill {place!r}, and would take that text's place. Give "
+                f"the column another name in the file, and then --columns {read[place]}=NAME."
+            )
+
+
 def _contested(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
     """Columns that several tasks fill -> these tasks; the last one's answers are written."""
+    return {column: names for column, names in _filled_by(tasks).items() if len(names) > 1}
+
+
+def _filled_by(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
+    """Columns -> the tasks that fill them."""
     owners: dict[str, list[str]] = {}
     for task in tasks:
         for column in task.columns([], []):
             owners.setdefault(column, []).append(task.name)
-    return {column: names for column, names in owners.items() if len(names) > 1}
+    return owners
 
 
 def _joined(tasks: Sequence["Task"], parts: Sequence["Document"], found: Sequence[dict[str, Any]]) -> dict[str, Any]:

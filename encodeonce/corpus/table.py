@@ -183,21 +183,26 @@ def _has_header(columns: Mapping[str, int | str] | None, header: bool | None) ->
 def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Path) -> dict[str, int]:
     """Place of each column under our names: those given, and the header's other ones."""
     where: dict[str, int] = {}
+    uncut = ""
+    if len(found.names) == 1:
+        uncut = " Each line is one cell: if another character divides cells, say which, as in --read 'separator=;'."
     for ours, at in (columns or {}).items():
         if isinstance(at, str):
             if at not in found.names:
-                raise DataError(f"{path}:1: no column {at!r} ({ours}). The header has: {', '.join(found.names)}.")
+                raise DataError(
+                    f"{path}:1: no column {at!r} ({ours}). The header has: {', '.join(found.names)}.{uncut}"
+                )
             where[ours] = found.names.index(at)
         else:
             if found.names and not -len(found.names) <= at < len(found.names):
-                raise DataError(f"{path}:1: no column {at} ({ours!r}); the table has {len(found.names)}.")
+                raise DataError(f"{path}:1: no column {at} ({ours!r}); the table has {len(found.names)}.{uncut}")
             where[ours] = at % max(len(found.names), 1)
     if found.header:
         taken = set(where.values())
         where.update((n, at) for at, n in enumerate(found.names) if at not in taken and n not in where)
     if "text" not in where and found.names:
         raise DataError(
-            f"{path}:1: no column 'text' in: {', '.join(found.names)}. Name it: --columns text=NAME (in Python "
+            f"{path}:1: no column 'text' in: {', '.join(found.names)}.{uncut} Name it: --columns text=NAME (in Python "
             "columns={'text': 'NAME'}). In a table without a header name all by number, from 0: --columns "
             "text=0,label=1."
         )

@@ -115,7 +115,7 @@ def test_two_texts_apart_from_file_to_file(run: Run, tiny: Path, texts: Path, tm
     config = tmp_path / "config.toml"
     assert "20" in run("debug-data", config).stdout
     assert " 0 misses" in run("encode", config).stdout  # training, evaluation and encoding read the same items
-    other = run("train", config, "-o", tmp_path / "other", "--set", "method=finetune", code=2)
+    other = run("train", config, "-o", tmp_path / "other", "--set", "method=finetune", code=1)
     assert "reads the two texts of a pair apart" in other.stderr
 
 
@@ -193,6 +193,14 @@ def test_an_empty_cell_gets_no_label(run: Run, trained: Path, tmp_path: Path) ->
     result = run("predict", trained / "run", tmp_path / "x.csv")
     assert result.stdout == "text,label\nthe cat sees cat,cat\n,\n"
     assert "1 texts are empty and get no answer" in result.stderr
+
+
+def test_answers_are_not_written_over_the_text_that_they_are_of(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "named.csv").write_text("label,body\na cat,a dog\n")
+    (tmp_path / "named.jsonl").write_text('{"label": "a cat", "body": "a dog"}\n')
+    for file, names in (("csv", "text=label"), ("jsonl", "text=label"), ("csv", "text=body,label=body")):
+        said = run("predict", trained / "run", tmp_path / f"named.{file}", "--columns", names, code=1).stderr
+        assert "would take that text's place. Give the column another name in the file, and then --columns text" in said
 
 
 def test_what_can_be_read_only_once_is_refused_before_it_is_answered(run: Run, trained: Path, tmp_path: Path) -> None:

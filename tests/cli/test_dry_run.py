@@ -106,7 +106,7 @@ def test_a_real_run_needs_a_place(run: Run, corpus: Path, tmp_path: Path) -> Non
 
 def test_a_run_to_begin_with_is_looked_for_before_anything_is_encoded(run: Run, config: Path, tmp_path: Path) -> None:
     said = ("--set", "start=nowhere")
-    for args in (("train", "-o", "run"), ("train", "--dry-run"), ("compare", "-o", "report", "--dry-run")):
+    for args in (("train", "-o", "run"), ("train", "--dry-run"), ("compare", "-o", "report", "--dry-run"), ("plan",)):
         done = run(args[0], config, *args[1:], *said, code=1)
         assert "nowhere is no saved run, or was not copied whole" in done.stderr
     assert not (tmp_path / "states").exists() or not list((tmp_path / "states").glob("*.safetensors"))

@@ -290,3 +290,5 @@ def test_two_texts_apart_are_planned_and_weighed_with_both_at_once(run: Run, tin
     assert found["corpus"]["over_window"]["value"] == 24 / 4
     assert list(found["seconds"]["live"]) == ["1", "2"]
     assert found["seconds"]["live_left_out"] == 2 * 24 / 4
+    refused = run("plan", tmp_path / "pairs.toml", "--set", "method=top1", code=1).stderr
+    assert "reads the two texts of a pair apart" in refused  # as training would

@@ -128,6 +128,18 @@ def test_headers_and_maps_are_checked(tmp_path: Path) -> None:
         read(path, columns={"text": "a"})
 
 
+def test_a_table_whose_cells_something_else_divides_is_told_how_to_be_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("body;label\na cat;x\n")
+    for columns in (None, {"text": "body"}, {"text": 0, "label": 1}):
+        with pytest.raises(DataError, match=r"Each line is one cell: .*, as in --read 'separator=;'\."):
+            read(tmp_path / "t.csv", columns=columns)
+    assert read(tmp_path / "t.csv", columns={"text": "body"}, separator=";")[0].meta == {"label": "x"}
+    (tmp_path / "two.csv").write_text("body,label\na cat,x\n")
+    with pytest.raises(DataError) as caught:
+        read(tmp_path / "two.csv")
+    assert "separator" not in str(caught.value)
+
+
 def test_writing_wrong_predictions_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("text\tlabel\na\t1\n", encoding="utf-8")
