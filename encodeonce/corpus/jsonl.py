@@ -27,8 +27,8 @@ def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) ->
     """Every object of a file. `columns` names fields, our name first: {"words": "tokens", "labels": "ner"}.
 
     Without it, "words" (or "tokens"), "text", "pair", the second text of a pair, and "sentences", those of the text
-    (which is them with blanks between where there is none), are found by name. `id` is the object's "id", or
-    "name:ordinal".
+    (which is them with blanks between where there is none), are found by name; a field that `columns` gives another
+    name is none of these. `id` is the object's "id", or "name:ordinal".
     Raises DataError with file:line for bad JSON, for a line that is no object, and for fields of the wrong kind.
     """
     name = stem(path)
@@ -114,10 +114,11 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
     for name, field in named.items():
         if field not in value:
             raise DataError(f"{place}: no field {field!r} ({name}). There is: {', '.join(value)}.")
-    words_field = named.get("words") or next((field for field in WORDS if field in value), "")
-    text_field, pair_field = named.get("text", "text"), named.get("pair", "pair")
+    free = {field: field for field in ("text", "pair", "sentences", "id", *WORDS) if field not in named.values()}
+    words_field = named.get("words") or next((field for field in WORDS if field in value and field in free), "")
+    text_field, pair_field = named.get("text", free.get("text", "")), named.get("pair", free.get("pair", ""))
     words = strings(value[words_field], words_field, place) if words_field else ()
-    sentences_field = named.get("sentences", "sentences")
+    sentences_field = named.get("sentences", free.get("sentences", ""))
     sentences = _sentences(value, sentences_field, place, bool(words_field), "sentences" in named)
     text = value.get(text_field, " ".join(sentences))
     if not words_field and text_field not in value and not sentences:
@@ -125,7 +126,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
             f"{place}: neither 'words' (or 'tokens') nor 'text' nor 'sentences'. There is: "
             f"{', '.join(value) or 'nothing'}. Say where they stand with columns, such as text=text_a,pair=text_b."
         )
-    id_field, pair = named.get("id", "id"), value.get(pair_field)
+    id_field, pair = named.get("id", free.get("id", "")), value.get(pair_field)
     if pair is not None and not isinstance(pair, str) and "pair" not in named:
         pair, pair_field = None, ""  # a field of that name which is something else
     for field, content in ((text_field, text), (pair_field, "" if pair is None else pair)):
@@ -136,7 +137,8 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
     meta: dict[str, Any] = {}
     ours = {field: name for name, field in named.items()}
     for field, content in value.items():
-        if field in (words_field, text_field, pair_field, id_field, "id") or (sentences and field == sentences_field):
+        part = field in (words_field, text_field, pair_field, id_field) or (field == "id" and "id" in free)
+        if part or (sentences and field == sentences_field):
             continue
         name = ours.get(field, field)
         labels = isinstance(content, list) and bool(words_field) and (field == "labels" or field in ours)

@@ -89,9 +89,12 @@ class DocumentTask(Task):
             )
         if self.pairs is not None and self.pairs != bool(document.pair):
             trained, here = ("pairs", "no second text") if self.pairs else ("single texts", "a second text")
+            further = "text=first,pair=second, or leave the item out."
+            if not self.pairs:
+                further = "text=first. A column 'pair' is the second text, unless it gets a name: --columns other=pair."
             raise DataError(
                 f"{place_of(document)}: task {self.name!r} was trained on {trained}, and this item has {here}. Name "
-                "the columns as in training, such as --columns text=first,pair=second."
+                f"the columns as in training, such as --columns {further}"
             )
         if self.piece == "document-apart" and not document.pair:
             raise DataError(

@@ -67,6 +67,17 @@ def test_the_id_may_have_another_name(tmp_path: Path) -> None:
     assert (second.id, dict(second.meta)) == ("x:2", {})
 
 
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
+def test_a_field_that_gets_another_name_is_no_part_of_a_document(tmp_path: Path, name: str) -> None:
+    fields = {"id": "7", "body": "a cat", "text": "dog", "pair": "yes", "tokens": "2"}
+    lines = [json.dumps(fields)] if name == "x.jsonl" else [",".join(fields), ",".join(fields.values())]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    columns = {"text": "body", "animal": "text", "label": "pair", "n": "tokens", "number": "id"}
+    (found,) = read(tmp_path / name, columns=columns)
+    assert (found.id, found.text, found.pair, found.words) == ("x:1", "a cat", "", ())
+    assert found.meta == {"animal": "dog", "label": "yes", "n": "2", "number": "7"}
+
+
 def test_column_maps_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"sentence": "a", "y": "b"}\n', encoding="utf-8")
