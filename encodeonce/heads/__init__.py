@@ -36,4 +36,7 @@ class Head(nn.Module, ABC):
 
     def probabilities(self, scores: Any, rows: Rows) -> list[dict[str, float]]:
         """For each item the probability of every label. ConfigError where the head's predictions are no such labels."""
-        raise ConfigError(f"the head {type(self).__name__.lower()!r} gives no probabilities of an item's labels.")
+        raise ConfigError(
+            f"the head {type(self).__name__.lower()!r} gives no probabilities of an item's labels. Ask for predictions "
+            "alone, or of a run whose tasks all have labels (classification, multilabel)."
+        )

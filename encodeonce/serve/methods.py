@@ -9,7 +9,7 @@ from ..errors import RunError
 from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
 from ..methods.finetune.finetune import HasStack, refuse_apart
-from ..methods.multitask import head_of
+from ..methods.multitask import checked, head_of
 from ..tasks import Task
 from ..types import Spec
 
@@ -40,14 +40,15 @@ def build(settings: MethodSettings, spec: Spec, tasks: Sequence[Task], encoder: 
 
 
 def check(settings: MethodSettings, spec: Spec, tasks: Sequence[Task]) -> None:
-    """ConfigError for settings of which no adapter or head can be made, before anything is encoded for them.
+    """ConfigError for settings of which no adapter or head can be made and for tasks that no method has together,
+    before anything is encoded for them.
 
     Nothing is made that takes memory, and no encoder is asked.
     """
     if isinstance(settings, Tuning):
         refuse_apart(tasks)
     with torch.device("meta"):
-        for task in tasks:
+        for task in checked(tasks):
             head_of(task, spec.width, settings.dropout, settings.compute)
         if isinstance(settings, Variant):
             settings.adapter(spec)

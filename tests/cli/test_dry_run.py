@@ -104,12 +104,14 @@ def test_a_real_run_needs_a_place(run: Run, corpus: Path, tmp_path: Path) -> Non
     assert "--output" in run("train", config_of(tmp_path, tmp_path, corpus), code=2).stderr
 
 
-def test_a_run_to_begin_with_is_looked_for_before_anything_is_encoded(run: Run, config: Path, tmp_path: Path) -> None:
+def test_what_training_refuses_is_refused_before_anything_is_encoded(run: Run, config: Path, tmp_path: Path) -> None:
     said = ("--set", "start=nowhere")
     for args in (("train", "-o", "run"), ("train", "--dry-run"), ("compare", "-o", "report", "--dry-run"), ("plan",)):
         done = run(args[0], config, *args[1:], *said, code=1)
         assert "nowhere is no saved run, or was not copied whole" in done.stderr
-    assert not (tmp_path / "states").exists() or not list((tmp_path / "states").glob("*.safetensors"))
+    twice = run("train", config, "-o", "run", "--set", 'tasks=["upos", "upos"]', code=1).stderr
+    assert "task 'upos' is given twice" in twice
+    assert not list(tmp_path.glob("states/*.safetensors"))
 
 
 PAPER = Path(__file__).parents[2] / "experiments" / "structures" / "paper"
