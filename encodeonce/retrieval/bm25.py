@@ -1,8 +1,9 @@
 """BM25 (Robertson and Zaragoza 2009) over titles and texts, by the library bm25s (Lu 2024).
 
-Words are runs of letters, digits and marks, lower-cased, accents composed; nothing is stemmed, and the commonest
-English function words of a question count for nothing. An index may be kept in a file (safetensors: the scores of each
-word's passages, and the words), which serves as long as it was made of the same passages in the same way.
+Words are runs of letters, digits and the marks on them, lower-cased, accents composed; nothing is stemmed, and the
+commonest English function words of a question count for nothing. An index may be kept in a file (safetensors: the
+scores of each word's passages, and the words), which serves as long as it was made of the same passages in the same
+way.
 """
 
 import json
@@ -30,7 +31,17 @@ log = logging.getLogger("encodeonce")
 
 FORMAT = 1
 PARTS = ("data", "indices", "indptr")
-WORD = re.compile(r"\w+")
+MARKS = "".join(
+    chr(code)
+    for code in (*range(0x300, 0xFE00), *range(0x10000, 0x1F000))
+    if unicodedata.category(chr(code)) in ("Mn", "Mc")
+)
+"""Vowel signs and accents: parts of letters, which `re` counts as none; without them Hindi falls into consonants."""
+
+PLAIN = re.compile(r"\w+")
+"""The same in a text without marks, six times as fast."""
+
+WORD = re.compile(rf"\w+(?:[{MARKS}]+\w*)*")
 COMMON = frozenset(
     WORD.findall(
         "a an and are as at be but by did do does for from had has have how if in into is it its no not of on or such "
@@ -123,7 +134,8 @@ def within(asked: Sequence[tuple[str, Sequence[Passage]]], k: int) -> list[dict[
 
 
 def _words(text: str) -> list[str]:
-    return WORD.findall(unicodedata.normalize("NFC", text).lower())
+    shown = unicodedata.normalize("NFC", text).lower()
+    return (PLAIN if shown.isascii() else WORD).findall(shown)
 
 
 def _made_of(passages: Sequence[Passage], k1: float, b: float) -> str:

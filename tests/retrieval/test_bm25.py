@@ -63,6 +63,15 @@ def test_accents_and_common_words() -> None:
     assert isinstance(index.find(["oslo"], 1)[0][0], Hit)
 
 
+def test_marks_are_parts_of_words() -> None:
+    """A vowel sign is no letter to `re`: Hindi words shared their bare consonants, and were found by these."""
+    texts = ["हिन्दी भाषा", "हाथी नदी दिन", "ภาษาไทยเป็น", "مُحَمَّد", "❤\ufe0f 1 x\u0304y"]
+    index = BM25([Passage(f"p{i}", "", text) for i, text in enumerate(texts)])
+    for question, expected in (("हिन्दी", ["p0"]), ("दिन", ["p1"]), ("न", []), ("مُحَمَّد", ["p3"]), ("x\u0304y 1", ["p4"])):
+        assert [hit.passage for hit in index.find([question], 9)[0]] == expected
+    assert not index.find(["\ufe0f"], 1)[0]
+
+
 def test_errors() -> None:
     with pytest.raises(ConfigError, match="k=0 must be at least 1"):
         BM25(PASSAGES).find(["x"], 0)
