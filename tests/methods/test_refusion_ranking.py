@@ -173,6 +173,14 @@ def test_the_noise_is_standard_gumbel() -> None:
         assert abs(float((drawn < x).float().mean()) - math.exp(-math.exp(-x))) < 0.01
 
 
+def test_a_draw_of_0_leaves_one_neighbour_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch draws 0 once in 2^24: the noise was -inf, and a single rank's softmax over it NaN."""
+    monkeypatch.setattr(torch, "rand_like", torch.zeros_like)
+    made = fusion("mask", k=1).train()
+    torch.testing.assert_close(made.deltas(near(1))[0], near(1)[:, 0])
+    assert gumbel(torch.empty(1, 3, 2)).isfinite().all()
+
+
 def test_I23_without_temperature_a_staircase_whose_mean_is_the_evaluation_mask() -> None:
     chain = torch.randn(1, K - 1, 1)
     draws = 20_000

@@ -53,5 +53,6 @@ def released_weights(
 
 
 def gumbel(like: Float[Tensor, "M K D"]) -> Float[Tensor, "M K D"]:
-    """Standard Gumbel noise -log(-log(u)) from torch's generator; -inf, a rank that is not drawn, where u is 0."""
-    return -torch.rand_like(like).log_().neg_().log_()
+    """Standard Gumbel noise -log(-log(u)) from torch's generator. It is finite: a u of 0 (one draw in 2^24) stands for
+    all below that, since -inf for every rank, and there may be one alone, would leave a softmax nothing to draw."""
+    return -torch.rand_like(like).clamp_(min=2.0**-25).log_().neg_().log_()
