@@ -26,6 +26,7 @@ from safetensors.numpy import load_file, save_file
 
 from ..batching import Source
 from ..encoders.pretrained import Pretrained
+from ..errors import DataError
 from ..methods.fewshot.folds import folds_of
 from ..methods.refusion import FUSINGS, Decision, Fusing, Near, Refusion, Retrieved, refusion
 from ..methods.refusion.near import asked, nearest_of, same, texts_of
@@ -37,7 +38,7 @@ from ..train.upper import Upper
 from ..types import Corpus, Document
 from ._asked import Asking
 from ._base import TASK, Base, Schedule, answers_of, task_of
-from ._material import TextVectors
+from ._material import TextVectors, content
 from ._tuned import Whole
 
 __all__ = ["ARCHITECTURE_RATE", "FUSED", "INSIDE_RATE", "Inner", "Neighbourhood", "fused"]
@@ -146,8 +147,8 @@ def fused(
 ) -> Inner:
     """All that `base` trains, with fusion inside; the last epoch's weights.
 
-    Raises DataError where there is no text, TooFewVectors where the unlabelled ones are fewer than the neighbours,
-    ConfigError where a slot is not as wide as their vectors.
+    Raises DataError where there is no text, or one alone for a search, TooFewVectors where the unlabelled ones are
+    fewer than the neighbours, ConfigError where a slot is not as wide as their vectors.
     """
     labelled, task = task_of(base, documents, classes)
     source = near.around(base.source(labelled), labelled, fusing.k)
@@ -158,7 +159,13 @@ def fused(
 
     if fusing.searched:
         method = made(fusing)
-        halves = folds_of([document.key for document in labelled], classes, 2, schedule.seed)
+        halves = folds_of([content(document) for document in labelled], classes, 2, schedule.seed)
+        if not halves.any():
+            raise DataError(
+                f"a search learns weights from one half of the texts and the architecture from the other, and all "
+                f"{len(labelled)} to learn from here are one text. Give more labelled texts, or name a fusion without "
+                "a search: add, reranker, mask."
+            )
         train, dev = (
             method.read(source, [labelled[i] for i in np.flatnonzero(halves == half)], [task]) for half in (0, 1)
         )

@@ -4,19 +4,22 @@ one search and then all labels, base model and fusion apart on disk."""
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from encodeonce.batching import Source
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.errors import ConfigError, RunError, TooFewVectors
+from encodeonce.errors import ConfigError, DataError, RunError, TooFewVectors
 from encodeonce.integrations._base import Schedule
 from encodeonce.integrations._fused import FUSED, Inner, Neighbourhood, fused
 from encodeonce.integrations._material import TextVectors, as_documents
 from encodeonce.integrations._tuned import Whole, tuned
 from encodeonce.integrations.few_shot import FewShot
-from encodeonce.methods.refusion import FUSINGS, Fusing
+from encodeonce.methods.refusion import FUSINGS, Fusing, Refusion
 from encodeonce.serve.predictor import Predictor
+from encodeonce.types import Document
 
 Texts = tuple[list[str], list[str]]
 
@@ -94,6 +97,29 @@ def test_a_search_by_name_is_shown_answers_and_reloads(
     shutil.copy(tmp_path / "kept" / "config.json", tmp_path / "kept" / "refusion" / "fusion.json")
     with pytest.raises(RunError, match=r"refusion does not hold the files"):
         FewShot.load(tmp_path / "kept", encoder)
+
+
+def test_a_search_keeps_copies_in_one_half_and_needs_two_texts(
+    encoder: Pretrained, labelled: Texts, others: Texts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies that differ in case were learned from in one half and judged by in the other."""
+    texts, labels = labelled[0][:4], labelled[1][:4]
+    halves, read = [], Refusion.read
+
+    def noted(method: Refusion, source: Source, documents: list[Document], *more: Any) -> Any:
+        halves.append({document.text.lower() for document in documents})
+        return read(method, source, documents, *more)
+
+    monkeypatch.setattr(Refusion, "read", noted)
+    near = Neighbourhood.of(as_documents(others[0], "other"), TextVectors(encoder))
+    schedule = Schedule(2, 2e-3, 1e-4, seed=1)
+    twice = as_documents([*texts, *(text.upper() for text in texts)], "text")
+    classes = np.unique(labels * 2, return_inverse=True)[1]
+    fused(Whole(encoder, "fp32"), twice, classes, FUSINGS["refusion"], near, schedule)
+    assert halves[0].isdisjoint(halves[1])
+    assert halves[0] | halves[1] == halves[2] == set(texts)
+    with pytest.raises(DataError, match=r"all 2 to learn from here are one text. .* add, reranker, mask"):
+        fused(Whole(encoder, "fp32"), twice[::4], np.array([0, 1]), FUSINGS["refusion"], near, schedule)
 
 
 def test_a_metric_of_ones_own_is_kept(encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encodeonce.errors import ConfigError, TooFewVectors
+from encodeonce.errors import ConfigError, NonFinite, TooFewVectors
 from encodeonce.methods.fewshot import (
     PROBES,
     SIDES,
@@ -139,6 +139,38 @@ def test_folds_spread_classes_and_keep_copies_together() -> None:
     assert fold[0] == fold[4]
     assert sorted(np.bincount(fold[:4]).tolist()) == [2, 2]
     assert min(np.bincount(fold[5:], minlength=2)) == 1
+
+
+def test_no_class_lies_in_one_fold_because_of_texts_it_shares() -> None:
+    classes = np.array([0, 0, 0, 1, 1])
+    for seed in range(8):
+        fold = folds_of(["x", "y", "z", "x", "z"], classes, 2, seed)
+        assert [len(set(fold[classes == label])) for label in (0, 1)] == [2, 2]
+        fold = folds_of(["x", "y", "x", "z"], np.array([0, 0, 1, 1]), 2, seed)
+        assert fold.tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+
+def test_folds_of_unshared_keys_are_dealt_one_after_the_other() -> None:
+    generator = np.random.default_rng(0)
+    for seed in range(20):
+        classes = generator.integers(0, 3, 15)
+        keys = list(zip(classes.tolist(), generator.integers(0, 6, 15).tolist(), strict=True))
+        order = np.random.default_rng(seed).permutation(15)
+        dealt = dict.fromkeys(keys[n] for label in range(3) for n in order if classes[n] == label)
+        expected = {key: turn % 4 for turn, key in enumerate(dealt)}
+        assert folds_of(keys, classes, 4, seed).tolist() == [expected[key] for key in keys]
+
+
+def test_answers_that_are_no_numbers_are_refused_by_their_methods_name() -> None:
+    """They gave a mixture of weight NaN, and the first class for everything."""
+    good, gold = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1])
+    wrong = np.array([[0.9, 0.1], [np.nan, np.nan]])
+    with pytest.raises(NonFinite, match=r"method 'b' answers \[nan, nan\] for text 2, 1 of 2 texts .*learning_rate"):
+        stacked({"a": good, "b": wrong}, gold)
+    mixture = Mixture({"a": 1.0}, {"a": 1.0, "b": 1.0})
+    np.testing.assert_allclose(mixture.mixed({"a": good, "b": wrong}), good)
+    with pytest.raises(NonFinite, match="method 'a' answers"):
+        mixture.mixed({"a": wrong})
 
 
 def test_unlabelled_items_that_are_needed_must_be_there() -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from ...errors import ConfigError
+from ...errors import ConfigError, NonFinite
 
 __all__ = ["Mixture", "cooled", "stacked"]
 
@@ -40,10 +40,12 @@ class Mixture:
     temperatures: Mapping[str, float]
 
     def mixed(self, answers: Mapping[str, Float[np.ndarray, "N C"]]) -> Float[np.ndarray, "N C"]:
-        """Of the kept methods' probabilities. ConfigError names a method whose answers are missing."""
+        """Of the kept methods' probabilities. ConfigError names a method whose answers are missing, NonFinite one whose
+        are NaN."""
         missing = sorted(set(self.weights) - set(answers))
         if missing:
             raise ConfigError(f"no answers of {', '.join(missing)}, which the mixture needs.")
+        _check_finite({name: answers[name] for name in self.weights})
         parts = [w * cooled(answers[name], self.temperatures[name]) for name, w in self.weights.items()]
         total: np.ndarray = np.sum(parts, axis=0)
         return total
@@ -59,9 +61,10 @@ def cooled(answers: Float[np.ndarray, "N C"], temperature: float) -> Float[np.nd
 
 def stacked(held_out: Mapping[str, Float[np.ndarray, "N C"]], gold: Int[np.ndarray, " N"]) -> Mixture:
     """From each method's answers to examples that it was not trained on; the methods stand from simple to rich.
-    ConfigError where there is none."""
+    ConfigError where there is none, NonFinite for answers that are NaN."""
     if not held_out or not len(gold):
         raise ConfigError("a mixture needs at least one method and one held-out example.")
+    _check_finite(held_out)
     places = np.arange(len(gold))
     temperatures = {
         name: max(TEMPERATURES, key=lambda t: float(np.log(cooled(own, t)[places, gold]).sum()) - 0.5 * abs(np.log(t)))
@@ -77,6 +80,17 @@ def stacked(held_out: Mapping[str, Float[np.ndarray, "N C"]], gold: Int[np.ndarr
     weights = _weights(right[kept])
     chosen = {names[i]: float(weight) for i, weight in zip(kept, weights, strict=True)}
     return Mixture(chosen, temperatures)
+
+
+def _check_finite(answers: Mapping[str, Float[np.ndarray, "N C"]]) -> None:
+    for name, own in answers.items():
+        wrong = np.flatnonzero(~np.isfinite(own).all(1))
+        if len(wrong):
+            raise NonFinite(
+                f"method {name!r} answers {own[wrong[0]].tolist()} for text {wrong[0] + 1}, {len(wrong)} of {len(own)} "
+                "texts like that: its training left all measure. Leave it out (--methods), or give it lower learning "
+                "rates (in Python learning_rate, encoder_learning_rate)."
+            )
 
 
 def _weights(right: Float[np.ndarray, "A N"]) -> Float[np.ndarray, " A"]:
