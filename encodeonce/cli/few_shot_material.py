@@ -80,6 +80,12 @@ def read_all(
     empty = next((one for one in others if not all(text.strip() for text in texts_of(one))), None)
     if empty is not None:
         raise DataError(f"{empty.place}: the text is empty. Give it one, or leave the line out.")
+    other = next((one for one in others if bool(one.pair) != bool(others[0].pair)), None)
+    if other is not None:
+        raise DataError(
+            f"{other.place}: {'a pair of texts' if other.pair else 'a single text'}, and the first line has "
+            f"{'a single text' if other.pair else 'a pair'}. Give all lines a second text, or none."
+        )
     for document in questions:
         task.check(document)
     if asked is not None and format_of(asked, form(asked)).name == "text":

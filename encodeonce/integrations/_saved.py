@@ -43,16 +43,17 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
     """Write it; a folder that already holds one is replaced file by file, config.json last. See `refuse_other`."""
     refuse_other(folder)
     probes = {name: own for name, own in methods.items() if isinstance(own, TrainedProbe)}
+    whole = {name: own for name, own in methods.items() if not isinstance(own, TrainedProbe)}
     arrays = {
         f"{name}/{key}": np.ascontiguousarray(array)
         for name, own in probes.items()
         for key, array in own.arrays().items()
     }
     content = array_bytes(arrays)
-    for name, own in methods.items():
+    for name, own in whole.items():
         if isinstance(own, Tuned):
             bundle.save(own.run, folder / TUNED)
-        elif isinstance(own, Inner | Asked):
+        else:
             own.save(folder / name)
     write_bytes(folder / "model.safetensors", content)
     config = {
@@ -62,9 +63,7 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
         **values,
         "probes": {name: own.probe.to_json() for name, own in probes.items()},
         "model_sha256": hashlib.sha256(content).hexdigest(),
-        "folders": {
-            name: _hashes(folder / name, own.FILES) for name, own in methods.items() if isinstance(own, Inner | Asked)
-        },
+        "folders": {name: _hashes(folder / name, own.FILES) for name, own in whole.items()},
     }
     write_bytes(folder / "config.json", json_bytes(config))
 
@@ -119,6 +118,10 @@ def trained(
     arrays = arrays_of(content)
     found: dict[str, Trained] = {}
     for name in values["mixture"]["weights"]:
+        files = (Tuned if name == TUNED else Asked if name == PROMPT else Inner).FILES
+        # of fine-tuning there is no entry in older folders; its run checks its own weights
+        if name in values["folders"] and _hashes(folder / name, files) != values["folders"][name]:
+            raise RunError(f"{folder / name} does not hold the files config.json was written for: copy it again.")
         if name == TUNED:
             run = bundle.load(folder / TUNED, model)
             assert isinstance(run.method, Finetune)
@@ -127,8 +130,6 @@ def trained(
             found[name] = Tuned(run, Whole(model, run.variant.compute))
             continue
         if name in (PROMPT, *FUSED):
-            if _hashes(folder / name, (Asked if name == PROMPT else Inner).FILES) != values["folders"][name]:
-                raise RunError(f"{folder / name} does not hold the files config.json was written for: copy it again.")
             own_folder = folder / name
             found[name] = Asked.load(own_folder, model) if name == PROMPT else Inner.load(own_folder, model, vectors)
             continue

@@ -5,7 +5,7 @@ Axes: N items   C classes
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -62,6 +62,8 @@ class Tuned:
 
     run: Run
     base: Whole
+
+    FILES: ClassVar[tuple[str, ...]] = ("config.json", "model.safetensors")
 
     def answers(self, documents: Sequence[Document], n_classes: int) -> Float[np.ndarray, "N C"]:
         """Probabilities of the classes; see `answers_of`."""

@@ -13,7 +13,8 @@ Axes: N items   C classes
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +36,7 @@ from ..serve.folder import encoder_of
 from ..types import Document, Spec
 from ._asked import Asking, asked, prompt_of, prompter_for
 from ._base import Schedule
-from ._classes import check_classes, classes_of
+from ._classes import check_classes, check_kept, classes_of
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
 from ._saved import PROMPT, TUNED, Trained, save, saved, trained
@@ -151,17 +152,19 @@ class FewShot:
         without two different examples, for an empty text, where single texts and pairs cannot be compared, and where
         texts are too long for a method that was named;
         ConfigError for an unknown method, for one that needs unlabelled texts where there is none, and for a number out
-        of range; TooFewVectors where the unlabelled texts are fewer than the neighbours asked for.
+        of range; TooFewVectors where the unlabelled texts are fewer than the neighbours asked for, whatever text is
+        asked later; NonFinite for a method that answers NaN. What was fitted before is lost then.
         """
+        self.__dict__.pop("mixture_", None)  # half of this fit and half of the last would answer, and be wrong
         documents, labels = as_documents(texts, "text"), list(labels)
-        if len(documents) != len(labels):
-            raise DataError(f"{len(documents)} texts and {len(labels)} labels: give each text one label.")
+        _check_numbers(len(documents), len(labels))
         self._check_settings()
         self.classes_, index = classes_of(labels)
         check_classes(documents, index, self.classes_.tolist())
         corpus = as_documents(() if unlabelled is None else unlabelled, "unlabelled text")
         self.pairs_, self.column_ = bool(documents[0].pair), "label"
-        names = self._fitting(self._names(corpus), documents, index)
+        folds = self._folds(documents, index)
+        names = self._fitting(self._names(corpus), documents, index, folds)
         self._asking = None if self.prompt is None else prompt_of(self.model, self.prompt)
         self._prompter = (
             None
@@ -169,11 +172,11 @@ class FewShot:
             else prompter_for(self.model, self._asking, self.classes_.tolist(), self.pairs_)
         )
         self._corpus = [content(document) for document in corpus]
-        self._check_corpus(names, documents, corpus)
+        self._check_corpus(names, corpus)
         self._corpus_vectors = self._vectors(corpus) if corpus else None
         self._neighbourhood = Neighbourhood.of(corpus, self._vectors) if set(names) & set(FUSED) else None
         material = self._material(documents, np.eye(len(self.classes_))[index])
-        held_out, seconds = self._cross_validated(names, material, index)
+        held_out, seconds = self._cross_validated(names, material, folds)
         self.mixture_ = stacked(held_out, index)
         self.tried_ = report(held_out, self.mixture_, index, seconds)
         self._trained = {name: self._train(name, material) for name in self.mixture_.weights}
@@ -199,8 +202,12 @@ class FewShot:
         return found
 
     def score(self, texts: Texts, labels: Sequence[Any]) -> float:
-        """Accuracy, from 0 to 1."""
-        return float(np.mean(self.predict(texts) == np.asarray(labels)))
+        """Accuracy, from 0 to 1. DataError where texts and labels differ in number, and where there is none."""
+        predicted, labels = self.predict(texts), list(labels)
+        _check_numbers(len(predicted), len(labels))
+        if not labels:
+            raise DataError("no text to score. Give at least one, with its label.")
+        return float(np.mean([own == due for own, due in zip(predicted, labels, strict=True)]))
 
     def summary(self) -> str:
         """What was chosen, and by how much, in a sentence."""
@@ -231,9 +238,10 @@ class FewShot:
         """Into a folder that `load` reads, and `encodeonce predict` and `evaluate`: what was trained and no encoder,
         whose hashes are kept instead. `column` is where files have their labels ("": "label", or as it was loaded).
 
-        RunError where the folder holds something else.
+        RunError where the folder holds something else, and for classes that a file cannot hold.
         """
         self._need_fit()
+        check_kept(self.classes_)
         values = {
             "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store", "prompt")},
             "prompt": None if self._asking is None else self._asking.to_json(),
@@ -275,6 +283,8 @@ class FewShot:
                 raise ConfigError(f"{name}={value!r} must be a whole number of at least {least}.")
         if isinstance(self.methods, str):
             raise ConfigError(f"methods={self.methods!r} is a text. Give a list of names: [{self.methods!r}].")
+        if not isinstance(self.methods, Collection) or not all(isinstance(name, str) for name in self.methods):
+            raise ConfigError(f"methods={self.methods!r} is no list of names. Give one, such as {list(METHODS)}.")
         Schedule(self.steps, self.learning_rate, self.encoder_learning_rate, self.seed).settings(1)
         Tuning("finetune", compute=self.compute)
 
@@ -321,43 +331,57 @@ class FewShot:
             )
         return names
 
+    def _folds(self, documents: Sequence[Document], index: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+        """The part of the cross-validation of each text, of copies the same."""
+        keys = [content(document) for document in documents]
+        least = min(len({keys[i] for i in np.flatnonzero(index == label)}) for label in range(len(self.classes_)))
+        return folds_of(keys, index, min(self.folds, least), self.seed)
+
     def _fitting(
-        self, names: Sequence[str], documents: Sequence[Document], index: Int[np.ndarray, " N"]
+        self,
+        names: Sequence[str],
+        documents: Sequence[Document],
+        index: Int[np.ndarray, " N"],
+        folds: Int[np.ndarray, " N"],
     ) -> Sequence[str]:
-        """The methods less those that read a text whole, where fewer than two texts of a class fit the window: said if
-        the methods are the default ones, DataError for one that was named."""
+        """The methods less those that read a text whole, where a part of the cross-validation leaves no text of a class
+        that fits the window: said if the methods are the default ones, DataError for one that was named."""
         whole = [name for name in names if name == TUNED or (name in FUSED and self.prompt is None)]
         if not whole:
             return names
-        counts = np.bincount(index[fits_window(self.model, documents)], minlength=len(self.classes_))
-        poorest = int(counts.argmin())
-        if counts[poorest] > 1:
+        fits = fits_window(self.model, documents)
+        parts = [len(np.unique(folds[fits & (index == label)])) for label in range(len(self.classes_))]
+        poorest = int(np.argmin(parts))
+        if parts[poorest] > 1:
             return names
         found = (
-            f"{counts[poorest]} texts of class {self.classes_.tolist()[poorest]!r} fit the {self.model.window} pieces "
-            "that the encoder reads at once, and two must"
+            f"{int(np.sum(fits & (index == poorest)))} texts of class {self.classes_.tolist()[poorest]!r} fit the "
+            f"{self.model.window} pieces that the encoder reads at once, and two must, in different parts of the "
+            "cross-validation (copies of a text are in one)"
         )
         if tuple(self.methods) != METHODS:
             raise DataError(f"method {whole[0]!r}: {found}. Shorten the texts, or leave the method out.")
         log.warning("%s not tried: %s", ", ".join(whole), found)
         return [name for name in names if name not in whole]
 
-    def _check_corpus(self, names: Sequence[str], documents: Sequence[Document], corpus: Sequence[Document]) -> None:
-        """TooFewVectors where a method would find too few unlabelled texts that are not a labelled one's copies."""
+    def _check_corpus(self, names: Sequence[str], corpus: Sequence[Document]) -> None:
+        """TooFewVectors where a method would find too few unlabelled texts for a text that is itself among them: that
+        may be any that is labelled, or asked when all is trained."""
         texts = {same(text) for document in corpus for text in texts_of(document)}
+        copied = sorted(Counter(self._corpus).values(), reverse=True)
         for name in names:
             if name in FUSED:  # of texts that are the same it keeps one
-                n, own = len(texts), [len(texts.intersection(map(same, texts_of(one)))) for one in documents]
+                n, most = len(texts), 1 + self.pairs_
             elif name in PROBES and PROBES[name].side in _FINDING:
-                n, own = len(corpus), [len(places) for places in copies(documents, self._corpus)]
+                n, most = len(corpus), sum(copied[: 1 + (PROBES[name].side == "shuffled")])  # nor another's, there
             else:
                 continue
-            most = max(own)
             if n - most < self.neighbours:
+                ask = f"Ask for at most {n - most} with --neighbours (in Python neighbours=...), give" * (n > most)
                 raise TooFewVectors(
                     f"method {name!r}: {self.neighbours} neighbours asked for, but there are {n} unlabelled texts, and "
-                    f"up to {most} of them are copies of one that is labelled. Ask for at most {n - most} "
-                    "with --neighbours (in Python neighbours=...), give more texts, or leave the method out."
+                    f"{most} of them may be copies of a text that is asked, which are no neighbours of it. "
+                    f"{ask or 'Give'} more texts, or leave the method out."
                 )
 
     def _material(self, documents: Sequence[Document], targets: Float[np.ndarray, "N C"]) -> Material:
@@ -368,11 +392,8 @@ class FewShot:
         return Material(documents, self._vectors(documents), targets, exclude)
 
     def _cross_validated(
-        self, names: Sequence[str], material: Material, index: np.ndarray
+        self, names: Sequence[str], material: Material, folds: Int[np.ndarray, " N"]
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        keys = [content(document) for document in material.documents]
-        least = min(len({keys[i] for i in np.flatnonzero(index == label)}) for label in range(len(self.classes_)))
-        folds = folds_of(keys, index, min(self.folds, least), self.seed)
         held_out, seconds = {}, {}
         for name in names:
             began = time.perf_counter()
@@ -416,3 +437,8 @@ class FewShot:
     def _need_fit(self) -> None:
         if not hasattr(self, "mixture_"):
             raise RunError("this estimator is not fitted yet: call fit(texts, labels) first.")
+
+
+def _check_numbers(n_texts: int, n_labels: int) -> None:
+    if n_texts != n_labels:
+        raise DataError(f"{n_texts} texts and {n_labels} labels: give each text one label.")

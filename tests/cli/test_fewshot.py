@@ -130,12 +130,14 @@ def test_every_file_is_read_before_anything_is_trained(run: Run, tiny: Path, fil
     pairs.write_text("text\tpair\tkind\ncat\tdog\tanimals\n")
     files["asked"].with_name("latin.txt").write_bytes(b"caf\xe9\n")
     files["asked"].with_name("empty.tsv").write_text("text\tnumber\ncat\t1\n\t2\n")
+    files["asked"].with_name("mixed.jsonl").write_text('{"text": "a", "pair": "b"}\n{"text": "c"}\n')
     for more, message in (
         (("--test", files["asked"]), "task 'label' reads 'kind', and there is no such value"),
         (("--test", pairs), "pairs.tsv:2 (id pairs:1): task 'label' was trained on single texts"),
         (("--predict", pairs), "pairs.tsv:2 (id pairs:1): task 'label' was trained on single texts"),
         (("--predict", "latin.txt"), "latin.txt:1:4: byte 0xe9 is not UTF-8"),
         (("--unlabelled", "empty.tsv"), "empty.tsv:3: the text is empty. Give it one, or leave the line out"),
+        (("--unlabelled", "mixed.jsonl"), "mixed.jsonl:2: a single text, and the first line has a pair. Give all"),
         (("--unlabelled", pairs), "unlabelled text 1 is a pair of texts, and what is labelled are single texts"),
         (("--save", tiny), "holds something else than a few-shot estimator"),
     ):

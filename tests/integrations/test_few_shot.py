@@ -3,7 +3,10 @@
 import inspect
 import json
 import logging
+import re
+import shutil
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +132,89 @@ def test_where_a_class_is_too_long_to_be_fine_tuned_on_it_is_said_or_refused(
             estimator(encoder, methods=names).fit(long, labels, unlabelled=texts)
 
 
+def test_fitting_texts_of_a_class_must_be_there_whatever_part_is_held_out(
+    encoder: Pretrained, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two copies that fit and one text that does not: without the copies nothing was left to fine-tune on, and the
+    command ended."""
+    texts = [text for word in ("cat", "river") for text in (word, word, f"{word} " * encoder.window)]
+    for seed in range(3):
+        model = FewShot(encoder, folds=2, steps=2, compute="fp32", seed=seed).fit(texts, ["a"] * 3 + ["b"] * 3)
+        assert [one.name for one in model.tried_] == ["probe", "layers", "mixture"]
+    assert "finetune not tried: 2 texts of class 'a' fit the" in caplog.text
+    with pytest.raises(DataError, match=r"method 'finetune': 2 texts of class 'a' fit .* in different parts"):
+        estimator(encoder, methods=("finetune",)).fit(texts, ["a"] * 3 + ["b"] * 3)
+
+
+def test_a_text_that_is_asked_may_be_any_of_the_unlabelled_ones(encoder: Pretrained, others: Texts) -> None:
+    """As many neighbours as there are texts were promised, and missing when one of these was asked."""
+    texts, labels = ["cat sat", "cat mat", "river bank", "cafe bank"], ["a", "a", "b", "b"]
+    corpus = others[0][:12]
+    for name in ("late", "random", "add"):
+        with pytest.raises(
+            TooFewVectors, match=r"12 unlabelled texts, and 1 of them may be .* Ask for at most 11 with"
+        ):
+            estimator(encoder, methods=(name,), neighbours=12).fit(texts, labels, unlabelled=corpus)
+        model = estimator(encoder, methods=(name,), neighbours=11).fit(texts, labels, unlabelled=corpus)
+        assert model.predict_proba(corpus).shape == (12, 2)
+    many = [*corpus, *[corpus[0].upper()] * 3, corpus[1]]
+    for name, most in (("late", 12), ("shuffled", 10)):
+        with pytest.raises(TooFewVectors, match=f"16 unlabelled texts, .* Ask for at most {most} with"):
+            estimator(encoder, methods=(name,), neighbours=most + 1).fit(texts, labels, unlabelled=many)
+        model = estimator(encoder, methods=(name,), neighbours=most).fit(texts, labels, unlabelled=many)
+        assert model.predict_proba(corpus[:2]).shape == (2, 2)
+    with pytest.raises(TooFewVectors, match=r"no neighbours of it\. Give more texts, or leave"):
+        estimator(encoder, methods=("late",), neighbours=1).fit(texts, labels, unlabelled=["cat"])
+
+
+def test_a_score_has_a_label_a_text(encoder: Pretrained, labelled: Texts) -> None:
+    model = estimator(encoder, methods=("probe",)).fit(*labelled)
+    assert model.score(labelled[0][:2], ["animals", "animals"]) == 0.5
+    for labels in (["animals"], ["animals"] * 3):
+        with pytest.raises(DataError, match=f"2 texts and {len(labels)} labels: give each text one label"):
+            model.score(labelled[0][:2], labels)
+    with pytest.raises(DataError, match="no text to score"):
+        model.score([], [])
+
+
+def test_classes_that_no_file_keeps_are_refused_before_anything_is_written(
+    encoder: Pretrained, labelled: Texts, tmp_path: Path
+) -> None:
+    days = np.array(["2026-01-01", "2026-02-01"], "datetime64[ns]")
+    for index, kinds in enumerate(([date(2026, 1, 1), date(2026, 2, 1)], [1.0, float("inf")], list(days))):
+        model = estimator(encoder, methods=("probe",)).fit(labelled[0][:6], [kinds[n % 2] for n in range(6)])
+        with pytest.raises(RunError, match=r"class .* cannot be saved; .* such as str\(label\)"):
+            model.save(tmp_path / str(index))
+    assert not list(tmp_path.iterdir())
+    for kinds in ([True, False], [0.5, 3.0], [2**70, 3]):
+        model = estimator(encoder, methods=("probe",)).fit(labelled[0][:6], [kinds[n % 2] for n in range(6)])
+        model.save(tmp_path / str(kinds[0]))
+        again = FewShot.load(tmp_path / str(kinds[0]), encoder)
+        assert again.classes_.tolist() == sorted(kinds)
+        assert again.predict(labelled[0][:2]).tolist() == model.predict(labelled[0][:2]).tolist()
+
+
+def test_after_a_fit_that_failed_nothing_answers(encoder: Pretrained, labelled: Texts) -> None:
+    """The new labels stood before the old model's probabilities."""
+    model = estimator(encoder, methods=("probe",)).fit(*labelled)
+    with pytest.raises(DataError, match="unlabelled text 1 is empty"):
+        model.fit(labelled[0], [label[::-1] for label in labelled[1]], unlabelled=[" "])
+    with pytest.raises(RunError, match="not fitted yet"):
+        model.predict(["cat"])
+
+
+def test_a_fine_tuning_of_another_save_is_noticed(encoder: Pretrained, labelled: Texts, tmp_path: Path) -> None:
+    """What is left where a second save was killed before its config.json."""
+    for seed in (1, 2):
+        estimator(encoder, methods=("finetune",), seed=seed).fit(*labelled).save(tmp_path / str(seed))
+    shutil.copytree(tmp_path / "2" / "finetune", tmp_path / "1" / "finetune", dirs_exist_ok=True)
+    with pytest.raises(RunError, match=r"finetune does not hold the files config.json was written for"):
+        FewShot.load(tmp_path / "1", encoder)
+    values = json.loads((tmp_path / "2" / "config.json").read_text())
+    (tmp_path / "2" / "config.json").write_text(json.dumps({**values, "folders": {}}))  # as saved before
+    assert FewShot.load(tmp_path / "2", encoder).score(*labelled) >= 0
+
+
 def test_scikit_learns_conventions(encoder: Pretrained) -> None:
     model = estimator(encoder, folds=3)
     copy = type(model)(**model.get_params())
@@ -178,6 +264,8 @@ def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled
         estimator(encoder).fit(texts[:2], [1.0, float("nan")])
     with pytest.raises(DataError, match="label 1 is 'a' and label 2 is 2: give strings"):
         estimator(encoder).fit(texts[:2], ["a", 2])
+    with pytest.raises(DataError, match=r"labels cannot be put in order: .*not supported"):
+        estimator(encoder).fit(texts[:2], [object(), object()])
     for name, value in (("neighbours", 0), ("folds", 1), ("steps", 0), ("seed", -1)):
         with pytest.raises(ConfigError, match=f"{name}={value} must be a whole number of at least"):
             estimator(encoder, **{name: value}).fit(texts, labels)
@@ -191,6 +279,11 @@ def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled
             estimator(encoder, **settings).fit(texts, labels)
     with pytest.raises(ConfigError, match=r"neighbours=2.5 must be a whole number"):
         estimator(encoder).set_params(neighbours=2.5).fit(texts, labels)
+    for methods in (None, [1]):
+        with pytest.raises(
+            ConfigError, match=rf"methods={re.escape(repr(methods))} is no list of names. Give .*'late'"
+        ):
+            estimator(encoder).set_params(methods=methods).fit(texts, labels)
     with pytest.raises(DataError, match="unlabelled texts: 'cat mat' is one string"):
         estimator(encoder).fit(texts, labels, unlabelled="cat mat")
     with pytest.raises(DataError, match=r"label 1 is \['a'\]: give text 1 one label, not a list"):
