@@ -4,13 +4,14 @@ A retriever is made over passages once and asked for many questions; what it giv
 most once, and fewer than k where there are no more (case RETR-1).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..errors import ConfigError
 from ..types import Passage
 
-__all__ = ["Hit", "Retriever", "check_k", "shown"]
+__all__ = ["Hit", "Retriever", "check_ids", "check_k", "shown"]
 
 
 class Hit(NamedTuple):
@@ -32,6 +33,14 @@ def check_k(k: int) -> None:
     """ConfigError for a number of passages that is none."""
     if k < 1:
         raise ConfigError(f"k={k} must be at least 1.")
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """ConfigError for an id that two passages have: a hit would not say which."""
+    if len(set(ids)) == len(ids):
+        return
+    twice = next(one for one, n in Counter(ids).items() if n > 1)
+    raise ConfigError(f"{len(ids)} passages have {len(set(ids))} ids, {twice!r} several times. Give each its own.")
 
 
 def shown(passage: Passage) -> str:

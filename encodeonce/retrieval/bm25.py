@@ -23,7 +23,7 @@ from safetensors.numpy import save as tensor_bytes
 from ..errors import ConfigError, MissingExtra, StoreError
 from ..store.claim import write_atomically
 from ..types import Passage
-from . import Hit, check_k, shown
+from . import Hit, check_ids, check_k, shown
 
 __all__ = ["BM25", "within"]
 
@@ -54,7 +54,8 @@ class BM25:
     """An index of passages. `k1` and `b` as in the paper, by Lucene's form of the score.
 
     `kept` is a file that the index is read from where it is of these passages, and else written to; a folder that
-    cannot be written to costs the file alone. Raises MissingExtra without bm25s, ConfigError where there is no passage.
+    cannot be written to costs the file alone. Raises MissingExtra without bm25s, ConfigError where there is no passage
+    and for two of one id.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class BM25:
         if not passages:
             raise ConfigError("there is no passage to search. Add some first.")
         self.ids = [passage.id for passage in passages]
+        check_ids(self.ids)
         self._index: Any = _bm25s().BM25(k1=k1, b=b, method="lucene")
         made_of = "" if kept is None else _made_of(passages, k1, b)
         if kept is not None and self._restored(kept, made_of):

@@ -13,7 +13,7 @@ from ..errors import ConfigError, SpecMismatch
 from ..store import Search, Store, Stored
 from ..store.search import Rows
 from ..types import Document, Spec
-from . import Hit, check_k
+from . import Hit, check_ids, check_k
 
 __all__ = ["Dense", "TextEncoder"]
 
@@ -35,7 +35,7 @@ class TextEncoder(Protocol):
 class Dense:
     """`ids[i]` is the passage of row i. `kind` is "exact", or how an index is chosen (see `Search`).
 
-    Raises ConfigError where rows and ids differ in number, or there is none.
+    Raises ConfigError where rows and ids differ in number, where there is none, and for an id that two rows have.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Dense:
             raise ConfigError(
                 f"{rows.shape[0]} vectors for {len(ids)} passages; there must be one each, and at least one."
             )
+        check_ids(ids)
         self.ids, self.encoder = list(ids), encoder
         self.layer = encoder.spec().layers[-1]
         self._search = Search(rows, metric, kind)

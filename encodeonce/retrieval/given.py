@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..types import Passage, Question
 from . import Retriever, check_k
 
@@ -30,10 +30,16 @@ def with_passages(
     where the answer is.
 
     First come a question's own passages that hold an answer (all of its own where none is said to), then what the
-    retriever finds for it.
+    retriever finds for it. ConfigError where that is no passage of the pool.
     """
     check_k(k)
     found = retriever.find([question.text for question in questions], k)
+    other = next((hit.passage for hits in found for hit in hits if hit.passage not in pool), None)
+    if other is not None:
+        raise ConfigError(
+            f"the retriever found the passage {other!r}, which is none of the pool's {len(pool)}. Make it over the "
+            "pool's passages."
+        )
     return [
         replace(question, passages=_chosen(question, [pool[hit.passage] for hit in hits], k))
         for question, hits in zip(questions, found, strict=True)

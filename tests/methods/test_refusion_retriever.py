@@ -168,8 +168,12 @@ def test_a_folder_holds_one_corpus(retriever: Retriever, encoder: Counting, tmp_
         Retriever.open(tmp_path / "nothing", encoder)
     with pytest.raises(DataError, match="no text to retrieve among 1 documents"):
         Retriever.build(tmp_path / "empty", [Document("e", text=" ")], encoder)
-    with pytest.raises(DataError, match="query 0 is empty"):
+    with pytest.raises(DataError, match=r"^e: a text is empty, so nothing is near it"):
         retriever.near([Document("e", words=(" ",))], 1)
+    with pytest.raises(DataError, match=r"^asked.tsv:7: a text is empty"):
+        retriever.near([Document("d", text="x"), Document("e", text="x", pair=" ", place="asked.tsv:7")], 1)
+    with pytest.raises(DataError, match=r"^text 2 is empty"):
+        retriever.vectors(["x", " "])
     manifest = retriever.folder / "corpus.json"
     whole = manifest.read_text("utf-8")
     for broken in (whole[:20], "[]", "{}"):

@@ -75,6 +75,8 @@ def test_marks_are_parts_of_words() -> None:
 def test_errors() -> None:
     with pytest.raises(ConfigError, match="k=0 must be at least 1"):
         BM25(PASSAGES).find(["x"], 0)
+    with pytest.raises(ConfigError, match="6 passages have 5 ids, 'p0' several times"):
+        BM25([*PASSAGES, PASSAGES[0]])
     with pytest.raises(ConfigError, match="there is no passage to search"):
         BM25([])
 

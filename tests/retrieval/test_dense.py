@@ -69,6 +69,8 @@ def test_a_question_asked_twice_is_encoded_once() -> None:
 def test_scores_of_another_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="metric='l2'"):
         Dense(np.eye(2, dtype=np.float32), ["a", "b"], Numbers(), metric="l2")
+    with pytest.raises(ConfigError, match="2 passages have 1 ids, 'a' several times"):
+        Dense(np.eye(2, dtype=np.float32), ["a", "a"], Numbers())
 
 
 def test_over_a_store_of_another_model(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from encodeonce.errors import DataError
+from encodeonce.errors import ConfigError, DataError
 from encodeonce.retrieval import Hit
 from encodeonce.retrieval.given import pool_of, with_passages
 from encodeonce.types import Answer, Passage, Question
@@ -39,3 +39,8 @@ def test_without_a_place_all_of_its_own_come_first() -> None:
 def test_one_id_with_two_texts_is_refused() -> None:
     with pytest.raises(DataError, match="'a' has another text"):
         pool_of([Question("q", "?", (), (A,))], [Passage("a", "", "other", place="f:3")])
+
+
+def test_what_is_found_must_be_of_the_pool() -> None:
+    with pytest.raises(ConfigError, match=r"found the passage 'd', which is none of the pool's 1. Make it over"):
+        with_passages([Question("q", "?", (), (A,))], pool_of([], [A]), Fixed("a", "d"), 2)

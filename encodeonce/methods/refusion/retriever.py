@@ -147,9 +147,14 @@ class Retriever:
 
         An example never gets its own texts or copies of them (`same`) unless `exclude_same=False`: at distance 0 they
         would be there in training and missing in use. Kept in the folder by content. Raises TooFewVectors where fewer
-        are left, unless `allow_fewer`: then all get as many as the poorest has, and it is logged. Neighbours that were
-        kept and cannot be read are found anew, which is said.
+        are left, unless `allow_fewer`: then all get as many as the poorest has, and it is logged; DataError for an
+        empty text. Neighbours that were kept and cannot be read are found anew, which is said.
         """
+        empty = next((one for one in documents if not all(text.strip() for text in texts_of(one))), None)
+        if empty is not None:
+            raise DataError(
+                f"{empty.place or empty.id}: a text is empty, so nothing is near it. Leave the example out."
+            )
         texts = asked(documents)
         path = self.folder / "near" / f"{self._mark(texts, len(documents), k, exclude_same, allow_fewer)}.safetensors"
         kept = _kept(path)
@@ -175,7 +180,7 @@ class Retriever:
         """Vectors of any texts, encoded where they are not stored yet. DataError for an empty one."""
         empty = next((n for n, text in enumerate(texts) if not text.strip()), None)
         if empty is not None:
-            raise DataError(f"query {empty} is empty, so nothing is near it. Leave the example out.")
+            raise DataError(f"text {empty + 1} is empty, so nothing is near it. Leave the example out.")
         documents = _documents(texts)
         report: FillReport = self.store.fill(documents, self.encoder)
         log.debug("%d queries encoded, %d known", report.written, report.hits)
