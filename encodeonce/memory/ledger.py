@@ -9,6 +9,7 @@ forgotten. {"passage_id", "title", "text", "source", "start"} adds a passage or 
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -35,12 +36,31 @@ class Ledger:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the changes that came since."""
-        files = {int(match[1]): file for file in self.folder.iterdir() if (match := NAME.fullmatch(file.name))}
-        for number in sorted(files):
-            if number >= self.next:
-                self._apply(files[number])
-                self.next = number + 1
+        """Read the changes that came since. CorruptStore naming a file that is not there although later ones are."""
+        while True:
+            files = {int(match[1]): file for file in self.folder.iterdir() if (match := NAME.fullmatch(file.name))}
+            try:
+                self._read({number: file for number, file in files.items() if number >= self.next})
+                return
+            except FileNotFoundError as problem:
+                if os.path.lexists(problem.filename):
+                    raise  # else `rewrite` took it away since it was listed, and wrote another before that
+
+    def _read(self, files: Mapping[int, Path]) -> None:
+        if not files:
+            return
+        contents = {number: _opened(files[number]) for number in sorted(files)}
+        first = max((number for number, (_, afresh) in contents.items() if afresh), default=self.next)
+        last = max(contents)
+        lost = next((number for number in range(first, last) if number not in contents), None)
+        if lost is not None:
+            raise CorruptStore(
+                f"{self.folder / f'passages-{lost:06d}.jsonl'} is not there, and {files[last].name} came after it. Put "
+                "it back, or build the memory again."
+            )
+        for number in range(first, last + 1):
+            self._apply(*contents[number])
+        self.next = last + 1
 
     def put(self, added: Iterable[Passage] = (), removed: Iterable[str] = ()) -> None:
         """Write one change: what is removed, then what is added; nothing where there is neither."""
@@ -64,17 +84,7 @@ class Ledger:
         write_atomically(self.folder / f"passages-{self.next:06d}.jsonl", json.dumps(head).encode() + b"\n" + body)
         self.refresh()
 
-    def _apply(self, file: Path) -> None:
-        head, _, body = file.read_bytes().partition(b"\n")
-        try:
-            values = json.loads(head)
-            version, check, afresh = values["format"], values["check"], values["afresh"]
-        except (ValueError, KeyError, TypeError) as problem:
-            raise CorruptStore(f"{file} was cut or changed: {problem!r}. Build the memory again.") from None
-        if version != FORMAT:
-            raise StoreError(f"{file} has format {version!r}; this version reads {FORMAT}. Upgrade encodeonce.")
-        if xxhash.xxh3_64_hexdigest(body) != check:
-            raise CorruptStore(f"{file} was cut or changed after it was written. Build the memory again.")
+    def _apply(self, body: bytes, afresh: bool) -> None:
         if afresh:
             self.passages.clear()
         for line in body.decode().split("\n")[:-1]:
@@ -84,6 +94,21 @@ class Ledger:
             else:
                 passage = _passage(values)
                 self.passages[passage.id] = passage
+
+
+def _opened(file: Path) -> tuple[bytes, bool]:
+    """The lines of a change, and whether it forgets everything before; checked."""
+    head, _, body = file.read_bytes().partition(b"\n")
+    try:
+        values = json.loads(head)
+        version, check, afresh = values["format"], values["check"], values["afresh"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CorruptStore(f"{file} was cut or changed: {problem!r}. Build the memory again.") from None
+    if version != FORMAT:
+        raise StoreError(f"{file} has format {version!r}; this version reads {FORMAT}. Upgrade encodeonce.")
+    if xxhash.xxh3_64_hexdigest(body) != check:
+        raise CorruptStore(f"{file} was cut or changed after it was written. Build the memory again.")
+    return body, bool(afresh)
 
 
 def _values(passage: Passage) -> dict[str, Any]:

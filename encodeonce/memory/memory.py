@@ -26,7 +26,7 @@ from ..errors import CorruptStore, DataError, NotStored, StoreError
 from ..methods.lumen.forms import passage_document
 from ..store import FillReport, Removal, Store, gc, info, keep_only
 from ..store.claim import Claim, write_atomically
-from ..store.format import FORMAT, parse_sealed, sealed
+from ..store.format import FORMAT, manifest_names, parse_sealed, sealed
 from ..store.writer import Source
 from ..types import Document, Passage, Spec
 from .ledger import Ledger
@@ -72,7 +72,7 @@ class Memory:
         """
         folder = Path(path)
         if not (folder / "memory.json").exists():
-            other = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+            other = _other_content(folder) if folder.is_dir() else []
             if other or folder.is_file():
                 raise StoreError(
                     f"{folder} is no memory and not empty ({(other or ['a file'])[0]}). Choose a new folder."
@@ -174,7 +174,8 @@ class Memory:
         return Added(len(fresh) - len(other), len(other), len(passages) - len(fresh), len(stale), *done)
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Take passages out, by their ids or by that of the text they were cut from; how many went.
+        """Take passages out, by their ids or by that of the text they were cut from; how many went. An id that is both,
+        as of a text that was long once and is a passage of its own now, takes out all of it.
 
         NotStored naming the first id that is neither. `gc` frees their room.
         """
@@ -184,7 +185,7 @@ class Memory:
                 of_source.setdefault(passage.source, []).append(passage.id)
             gone: dict[str, None] = {}
             for one in ids:
-                found = [one] if one in self else of_source.get(one, []) if one else []
+                found = [*([one] if one in self else []), *(of_source.get(one, []) if one else [])]
                 if not found:
                     raise NotStored(f"{self.path} has no passage {one!r} and none cut from a text of that name.")
                 gone |= dict.fromkeys(found)
@@ -209,12 +210,15 @@ class Memory:
         return done
 
     def info(self) -> dict[str, Any]:
-        """What `memory info` shows. `bytes_per_passage` counts all of the folder; `unused_items` wait for `gc`."""
+        """What `memory info` shows. `bytes_per_passage` counts all of the folder; `unused_items` wait for `gc`,
+        and `lost_items` for their passages to be given again."""
         sizes = {name: info(store.path) for name, store in self._stores()}
         nbytes = sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
         words = sum(len(passage.text.split()) for passage in self.ledger.passages.values())
         documents = self.documents(self.passages)
-        unused = {name: len(store) - len(set(store.keys(documents))) for name, store in self._stores()}
+        needed = {name: list(dict.fromkeys(store.keys(documents))) for name, store in self._stores()}
+        lost = {name: len(store.missing(needed[name])) for name, store in self._stores()}
+        unused = {name: len(store) - (len(needed[name]) - lost[name]) for name, store in self._stores()}
         found, answered = self.hits()
         return {
             "path": str(self.path),
@@ -227,6 +231,7 @@ class Memory:
             "states": sizes.get("states"),
             "vectors": sizes.get("vectors"),
             "unused_items": unused,
+            "lost_items": lost,
             "asked": self._hits()["asked"] + self._asked,
             "never_found": sum(one not in found for one in self.ledger.passages),
             "most_found": found.most_common(5),
@@ -265,8 +270,9 @@ class Memory:
             return {"asked": 0, "found": {}, "answered": {}}
         try:
             values = json.loads(path.read_bytes())
-            return {"asked": int(values["asked"]), "found": dict(values["found"]), "answered": dict(values["answered"])}
-        except (ValueError, KeyError, TypeError) as problem:
+            counts = {name: {one: int(n) for one, n in values[name].items()} for name in ("found", "answered")}
+            return {"asked": int(values["asked"]), **counts}
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise CorruptStore(f"{path} was cut or changed: {problem!r}. Delete it: the counts begin again.") from None
 
     def _stale(self, given: Sequence[Passage]) -> list[str]:
@@ -298,6 +304,16 @@ class Memory:
             for _, store in self._stores():
                 store.refresh()
             yield
+
+
+def _other_content(folder: Path) -> list[str]:
+    """What lies there, apart from what a killed `create` leaves: stores without a shard, and an unfinished file."""
+    return [
+        file.name
+        for file in sorted(folder.iterdir())
+        if not (file.name in ("states", "vectors") and file.is_dir() and not manifest_names(file))
+        and not file.name.startswith("memory.json.")
+    ]
 
 
 def _same(held: Passage | None, given: Passage) -> bool:

@@ -260,3 +260,94 @@ def test_errors(tmp_path: Path) -> None:
     Memory.create(tmp_path / "texts", None)
     with pytest.raises(StoreError, match=r"stores no states; a reader with memory needs view \[1\]"):
         Memory.open(tmp_path / "texts", SPEC)
+
+
+def test_a_create_that_was_killed_stands_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("encodeonce.memory.memory.write_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Memory.create(tmp_path / "m", SPEC)
+    assert [file.name for file in (tmp_path / "m").iterdir()] == ["states"]
+    memory, _ = built(tmp_path / "m")
+    assert len(memory) == 10
+    (tmp_path / "m" / "memory.json").unlink()
+    with pytest.raises(StoreError, match=r"is no memory and not empty \(passages-000000.jsonl\)"):
+        Memory.create(tmp_path / "m", SPEC)
+    for file in (tmp_path / "m").glob("passages*"):
+        file.unlink()
+    with pytest.raises(StoreError, match=r"is no memory and not empty \(states\)"):
+        Memory.create(tmp_path / "m", SPEC)  # a store with something in it is another job's
+
+
+def test_removing_a_text_takes_its_old_windows_too(tmp_path: Path) -> None:
+    memory, source = Memory.create(tmp_path / "m", SPEC), Source()
+    memory.add(windows([Passage("a", text="b c d e f"), Passage("z", text="g")], 2), source)
+    memory.add([Passage("a", text="h")], source)
+    assert [one.id for one in memory.passages] == ["a#1", "a#2", "a#3", "z", "a"]
+    assert memory.remove(["a", "a#1"]) == 4
+    assert [one.id for one in memory.passages] == ["z"]
+
+
+def test_a_change_that_is_missing_is_named(tmp_path: Path) -> None:
+    memory, source = built(tmp_path / "m", 2)
+    for n in range(2, 5):
+        memory.add(passages(1, n), source)
+    lost = tmp_path / "m" / "passages-000001.jsonl"
+    kept = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(CorruptStore, match=r"passages-000001\.jsonl is not there, and passages-000003\.jsonl came"):
+        Memory.open(tmp_path / "m")
+    lost.write_bytes(kept)
+    memory.gc()
+    assert len(Memory.open(tmp_path / "m")) == 5, "what gc took together is missed by nobody"
+    old = tmp_path / "m" / "passages-000002.jsonl"
+    old.write_bytes(kept)  # as where `gc` was killed among the files it takes away
+    assert len(Memory.open(tmp_path / "m")) == 5
+
+
+def test_changes_that_gc_takes_together_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, source = built(tmp_path / "m", 2)
+    writer.add(passages(1, 2), source)
+    read, taken = Path.read_bytes, False
+
+    def late(path: Path) -> bytes:
+        nonlocal taken
+        if path.name.startswith("passages-") and not taken:
+            taken = True
+            writer.gc()
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", late)
+    assert [one.id for one in Memory.open(tmp_path / "m").passages] == ["p0", "p1", "p2"]
+
+
+def test_items_that_are_lost_are_not_unused(tmp_path: Path) -> None:
+    memory, source = built(tmp_path / "m", 3)
+    memory.add(passages(2, 3), source)
+    memory.remove(["p0"])
+    first = min((tmp_path / "m" / "states").glob("*.safetensors"), key=lambda file: -file.stat().st_size)
+    held = len(Memory.open(tmp_path / "m").states or ())
+    for file in (tmp_path / "m" / "states").glob(f"{first.stem}.*"):
+        file.unlink()
+    seen = Memory.open(tmp_path / "m").info()
+    assert (held, seen["states"]["items"]) == (5, 2)
+    assert (seen["unused_items"], seen["lost_items"]) == ({"states": 0}, {"states": 2}), "p1, p2; p0 was lost unused"
+
+
+def test_counts_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    memory, _ = built(tmp_path / "m", 2)
+    for counts in ('{"p0": "x"}', '{"p0": null}', "[]", "3"):
+        text = f'{{"asked": 1, "found": {counts}, "answered": {{}}}}'
+        (tmp_path / "m" / "hits.json").write_text(text, encoding="utf-8")
+        with pytest.raises(CorruptStore, match=r"hits.json was cut or changed.* Delete it: the counts begin again"):
+            memory.hits()
+
+
+def test_a_passage_without_an_id_is_refused(tmp_path: Path) -> None:
+    memory, source = built(tmp_path / "m", 1)
+    with pytest.raises(DataError, match=r"y\.tsv:3: the id of 'some text' is empty"):
+        memory.add([Passage("", text="some text", place="y.tsv:3")], source)
+    assert source.encoded == 1
