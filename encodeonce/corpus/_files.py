@@ -86,12 +86,18 @@ def is_text(path: Path) -> bool:
 def text_files(folder: Path) -> list[Path]:
     """Every such file below a folder, in order of path; others are counted in a warning, hidden ones apart.
 
-    DataError naming the folder where it holds none.
+    DataError naming the folder where it holds none, and for a path whose bytes are not UTF-8: it names the text.
     """
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     found = [file for file in files if is_text(file)]
     if not found:
         raise DataError(f"{folder} holds no text: no file ends in {', '.join(TEXTS)} (or these with .gz).")
+    for file in found:
+        if not _is_utf8(name := str(file.relative_to(folder))):
+            raise DataError(
+                f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8, and texts are named by "
+                "it. Rename the file."
+            )
     other = [file for file in files if not is_text(file) and not file.name.startswith(".")]
     if other:
         log.warning(
@@ -103,6 +109,14 @@ def text_files(folder: Path) -> list[Path]:
             other[0].relative_to(folder),
         )
     return found
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def text_of(path: Path) -> str:

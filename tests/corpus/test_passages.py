@@ -1,10 +1,12 @@
 """Collections of passages in each form."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from encodeonce.corpus.folder import read as read_folder
 from encodeonce.corpus.passages import passage_formats, read_passages, write_passages
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.types import Passage
@@ -106,3 +108,27 @@ def test_the_real_pool_has_18912_passages(shared: Path) -> None:
 
 def test_formats_have_names_of_their_own() -> None:
     assert set(passage_formats()) == {"beir", "folder", "jsonl", "tsv"}
+
+
+@pytest.mark.parametrize("header", ["id\tcontents\ttitle", "ID\tText\tTitle", "doc\ttext", "Title\tpassage\tid"])
+def test_a_header_of_other_names_is_no_passage(tmp_path: Path, header: str) -> None:
+    (tmp_path / "p.tsv").write_text(f"{header}\n1\tb\tT\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"p\.tsv:1: \[.*\] look like the names of columns, which must be id, text"):
+        read_passages(tmp_path / "p.tsv")
+
+
+@pytest.mark.parametrize(("name", "text"), [("p.tsv", "id\ttext\n\tb\n"), ("p.jsonl", '\n{"id": "", "text": "b"}\n')])
+def test_a_passage_needs_an_id(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=rf"{name}:2: the id of 'b' is empty. Give it one"):
+        read_passages(tmp_path / name)
+
+
+def test_a_file_name_that_is_no_text_is_said(tmp_path: Path) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9.txt")).write_text("b", encoding="utf-8")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    for read in (read_passages, read_folder):
+        with pytest.raises(DataError, match=r"the file name b'caf\\xe9.txt' is not UTF-8.* Rename the file"):
+            read(tmp_path)

@@ -271,3 +271,42 @@ def test_gz(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "q.jsonl.gz", "wt", encoding="utf-8") as file:
         file.write('{"question": "é?", "answers": ["x"]}\n')
     assert read_questions(tmp_path / "q.jsonl.gz")[0].text == "é?"
+
+
+def test_passages_are_named_by_numbers_too(tmp_path: Path) -> None:
+    (tmp_path / "passages.jsonl").write_text('{"id": 5, "text": "a"}\n{"id": "6", "text": "b"}\n', encoding="utf-8")
+    rows = [{"passage_id": 5}, {"passage_ids": [6, "5"]}, {"passage_id": None}, {"passage_ids": None}, {}]
+    text = "".join(json.dumps({"question": "who?", **row}) + "\n" for row in rows)
+    (tmp_path / "q.jsonl").write_text(text, encoding="utf-8")
+    read = read_questions(tmp_path / "q.jsonl", format="questions")
+    assert [[passage.id for passage in one.passages] for one in read] == [["5"], ["6", "5"], [], [], []]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"passage_ids": "56"}, r"'passage_ids' is a str \('56'\); it must be a list of ids"),
+        ({"passage_ids": {"5": 1}}, "'passage_ids' is a dict"),
+        ({"passage_ids": [["5"]]}, r"a passage's id is a list \(\['5'\]\); it must be a string or a number"),
+        ({"passage_id": ["5"]}, "a passage's id is a list"),
+        ({"passage_id": True}, "a passage's id is a bool"),
+        ({"passage_id": 7}, "passage '7' is not among the 2 passages"),
+    ],
+)
+def test_ids_of_passages_of_another_kind(tmp_path: Path, row: dict[str, object], said: str) -> None:
+    (tmp_path / "passages.jsonl").write_text('{"id": 5, "text": "a"}\n{"id": "6", "text": "b"}\n', encoding="utf-8")
+    (tmp_path / "q.jsonl").write_text(json.dumps({"question": "who?", **row}) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"q\.jsonl:1: {said}"):
+        read_questions(tmp_path / "q.jsonl", format="questions")
+
+
+def test_an_empty_id_of_a_passage_is_none(tmp_path: Path) -> None:
+    asked = {"question": "who?", "ctxs": [{"id": "", "text": "a b"}, {"text": "a b"}]}
+    (tmp_path / "f.jsonl").write_text(json.dumps(asked) + "\n", encoding="utf-8")
+    (own,) = read_questions(tmp_path / "f.jsonl")
+    assert own.passages[0].id == own.passages[1].id != ""
+    qas = [{"id": "q", "question": "who?", "answers": [{"text": "b", "answer_start": 2}]}]
+    data = {"data": [{"title": "", "paragraphs": [{"id": "", "context": "a b", "qas": qas}]}]}
+    (tmp_path / "s.json").write_text(json.dumps(data), encoding="utf-8")
+    (other,) = read_questions(tmp_path / "s.json")
+    assert other.answers == (Answer("b", own.passages[0].id, 2, 3),)

@@ -25,8 +25,8 @@ def passage_formats() -> dict[str, Format[Passage]]:
 def read_passages(source: str | Path, *, format: str | None = None, **options: Any) -> list[Passage]:
     """Every passage of a file or a folder.
 
-    `options` go to the format's own `read`. Raises DataError where there is no passage, one is empty, or two have one
-    id, ConfigError where there is no such format.
+    `options` go to the format's own `read`. Raises DataError where there is no passage, one or its id is
+    empty, or two have one id, ConfigError where there is no such format.
     """
     known = passage_formats()
     passages = (by_suffix(known, source) if format is None else by_name(known, format)).read(source, **options)
@@ -46,9 +46,14 @@ def write_passages(target: Target, passages: Iterable[Passage], *, format: str |
 
 
 def refuse_repeated(passages: Iterable[Passage]) -> None:
-    """DataError naming the first id that two passages have."""
+    """DataError naming the first id that two passages have, and the first passage whose id is empty."""
     seen: dict[str, str] = {}
     for passage in passages:
+        if not passage.id:
+            raise DataError(
+                f"{passage.place or 'a passage'}: the id of {passage.text[:40]!r} is empty. Give it one: answers name "
+                "their source by it."
+            )
         if passage.id in seen:
             raise DataError(
                 f"{passage.place or passage.id}: a second passage {passage.id!r}; the first is at "

@@ -18,7 +18,8 @@ COLUMNS = ("id", "text", "title")
 
 
 def read(path: str | Path) -> list[Passage]:
-    """Every row. Without a header the columns are id, text, title. DataError with file and line for too few cells."""
+    """Every row. Without a header the columns are id, text, title. DataError with file and line for too few cells, and
+    for a first row that names one of the columns and lacks another."""
     passages: list[Passage] = []
     names: tuple[str, ...] = ()
     for number, line in numbered(path):
@@ -29,6 +30,7 @@ def read(path: str | Path) -> list[Passage]:
             names = tuple(cells) if {"id", "text"} <= set(cells) else COLUMNS
             if names == tuple(cells):
                 continue
+            _refuse_other_header(cells, f"{path}:{number}")
         if not body(line):
             continue
         place = f"{path}:{number}"
@@ -51,6 +53,16 @@ def write(target: Target, passages: Iterable[Passage]) -> None:
             yield "\t".join(_quoted(cell) for cell in cells) + "\n"
 
     write_text(target, rows())
+
+
+def _refuse_other_header(cells: list[str], place: str) -> None:
+    """A header of other names would be read as a passage, and its columns by their order."""
+    named = [cell for cell in cells if cell.strip().lower() in COLUMNS]
+    if named:
+        raise DataError(
+            f"{place}: {cells} look like the names of columns, which must be id, text and, if there is one, title, "
+            "spelt so. Rename them, or take the row out: without it the columns are id, text, title."
+        )
 
 
 def _unquoted(cell: str) -> str:

@@ -49,7 +49,7 @@ def passage_of(value: Mapping[str, Any], place: str) -> Passage:
     if title is not None and not isinstance(title, str):
         raise DataError(f"{place}: 'title' is a {kind(title)}; it must be a string.")
     text = string(value, "text", place)
-    own = next((str(value[name]) for name in IDS if value.get(name) is not None), None)
+    own = next((str(value[name]) for name in IDS if value.get(name) not in (None, "")), None)
     return Passage(content_id(title or "", text) if own is None else own, title or "", text, place=place)
 
 

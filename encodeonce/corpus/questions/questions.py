@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import DataError
 from ...types import Answer, Passage, Question
-from .._fields import objects, string, strings
+from .._fields import kind, objects, string, strings
 from .._files import Target, stem, write_text
 from .._format import Format
 from .._objects import Objects, written
@@ -31,7 +31,7 @@ def read(path: str | Path, *, passages: str | Path | Iterable[Passage] | None = 
     """
     found, name = Objects.read(path), stem(path)
     held: dict[str, Passage] = {}
-    if any("passage_id" in value or "passage_ids" in value for value in found.values):
+    if any(value.get("passage_id") is not None or value.get("passage_ids") for value in found.values):
         held = {passage.id: passage for passage in _beside(path, passages)}
     return [
         _question(value, place, f"{name}:{i}", held)
@@ -64,15 +64,26 @@ def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[
         passages, answers = _sentences(value, name, place)
         relevant = tuple(answer.passage for answer in answers)
         return Question(name, text, answers, passages, meta, place, relevant)
-    ids = (value["passage_id"],) if "passage_id" in value else value.get("passage_ids", ())
-    passages = tuple(_held(held, one, place) for one in ids)
+    passages = tuple(_held(held, one, place) for one in _ids(value, place))
     answers = answers_of(value, ("answers", "answer"), place)
     if "answer_starts" in value:
         answers = _located(value, passages, place)
     return Question(name, text, answers, passages, meta, place, tuple(passage.id for passage in passages))
 
 
-def _held(held: Mapping[str, Passage], name: Any, place: str) -> Passage:
+def _ids(value: Mapping[str, Any], place: str) -> list[str]:
+    """Ids of its passages; a number names the passage whose id is that number. null is none."""
+    one, several = value.get("passage_id"), value.get("passage_ids")
+    if several is not None and not isinstance(several, list):
+        raise DataError(f"{place}: 'passage_ids' is a {kind(several)} ({several!r:.40}); it must be a list of ids.")
+    ids = [one] if one is not None else several or []
+    for own in ids:
+        if isinstance(own, bool) or not isinstance(own, str | int):
+            raise DataError(f"{place}: a passage's id is a {kind(own)} ({own!r:.40}); it must be a string or a number.")
+    return list(map(str, ids))
+
+
+def _held(held: Mapping[str, Passage], name: str, place: str) -> Passage:
     if name not in held:
         raise DataError(f"{place}: passage {name!r} is not among the {len(held)} passages.")
     return held[name]

@@ -84,7 +84,7 @@ def _article(article: Mapping[str, Any], place: str) -> Iterator[Question]:
 def _passage(value: Mapping[str, Any], title: Any, place: str) -> Passage:
     text, title = string(value, "context", place), title if isinstance(title, str) else ""
     own = value.get("id") if "qas" in value else None
-    return Passage(content_id(title, text) if own is None else str(own), title, text, place=place)
+    return Passage(content_id(title, text) if own in (None, "") else str(own), title, text, place=place)
 
 
 def _question(value: Mapping[str, Any], passage: Passage, place: str, ordinal: str) -> Question:
