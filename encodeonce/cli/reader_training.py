@@ -1,5 +1,6 @@
 """The job behind `memory train`: questions and passages, the passages into the store, training, a saved reader."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from ..corpus.questions import read_questions
 from ..corpus.windows import question_windows, windows
 from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError
+from ..errors import ConfigError, DataError
 from ..methods.lumen import Design, Lumen, Plan, carry, passage_document
 from ..metrics.answers import AnswerScorer
 from ..report.results import command_line
@@ -30,6 +31,8 @@ from .reader_config import QuestionsSection, ReaderConfig
 from .reader_search import Trial, designs_of, search
 
 __all__ = ["ReaderPlan", "ReaderReport", "plan_reader", "train_reader"]
+
+log = logging.getLogger("encodeonce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,15 @@ class _Job:
         self.form = config.form or ("fid" if self.encoder.family == "t5" else "plain")
         self.dtype = config.dtype or self.plans[0].dtype
         self.settings = Settings(**config.train.model_dump(exclude_none=True))
+        self.decoder = None if config.decoder is None else Pretrained(config.decoder).path
         self.splits = _splits(config.data)
+        _refuse_unanswered(self.splits, config.data)
+        read = any(question.passages for question in self.splits["train"])
+        if not read and any(design.reader == "span" for design in self.designs):
+            raise DataError(
+                f"{', '.join(config.data.train)}: no question has a passage that an answer could be a span of. Set "
+                "data.passages and data.k, or give questions with passages."
+            )
 
     @property
     def documents(self) -> list[Document]:
@@ -110,8 +121,7 @@ class _Job:
 
     def method(self, design: Design) -> Lumen:
         """Untrained, or as the reader that it starts from."""
-        decoder = None if self.config.decoder is None else Pretrained(self.config.decoder).path
-        method = Lumen.build(design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
+        method = Lumen.build(design, self.encoder, seed=self.settings.seed, form=self.form, decoder=self.decoder)
         if self.source is not None:
             carry(self.source, method)
         return method
@@ -129,6 +139,7 @@ def plan_reader(config: ReaderConfig) -> ReaderPlan:
     made = encoder.outline if encoder.lacks else encoder.spec
     spec = made(job.stored or "last", job.dtype)
     documents = job.documents
+    nothing = steps.Plan(asked=0, hits=0, duplicates=0, missing=0, rows=0, bytes=0, lacks=tuple(encoder.lacks))
     batches = -(-len(train) // job.settings.per_device_train_batch_size)
     return ReaderPlan(
         encoder=label(spec.encoder),
@@ -140,7 +151,7 @@ def plan_reader(config: ReaderConfig) -> ReaderPlan:
         questions={split: len(own) for split, own in job.splits.items()},
         passages=len(documents),
         per_question=sum(len(q.passages) for q in train) / len(train),
-        store=steps.planned(Path(config.store), spec, documents if job.stored else [], encoder),
+        store=steps.planned(Path(config.store), spec, documents, encoder) if job.stored else nothing,
         steps=total_steps(batches, job.settings),
     )
 
@@ -152,11 +163,13 @@ def train_reader(config: ReaderConfig, folder: Path, *, whole: bool = False) -> 
     An interrupted training goes on from its last checkpoint when it is started again.
     """
     job = _Job(config)
+    for design in reversed(job.designs):  # what cannot be built says so before anything is encoded
+        method = job.method(design)
     store, encoded = job.encoded()
     design, trials = job.designs[0], list[Trial]()
     if config.search.questions:
         design, trials = search(config, job.designs, job.method, job.splits, job.encoder, store, job.settings, folder)
-    method = job.method(design)
+        method = job.method(design)
     read = {split: method.read(own, job.encoder, store) for split, own in job.splits.items()}
     scorers = {"answer": AnswerScorer()}
     done = fit(method, read["train"], scorers, job.settings, dev=read.get("dev"), folder=folder)
@@ -190,6 +203,23 @@ def _splits(data: QuestionsSection) -> dict[str, list[Question]]:
     return {split: _given(_read(names, data), others, data) for split, names in splits.items() if names}
 
 
+def _refuse_unanswered(splits: Mapping[str, Sequence[Question]], data: QuestionsSection) -> None:
+    """DataError for a split without any right answer; questions without one are counted in a warning."""
+    for split, own in splits.items():
+        use = "learned from" if split == "train" else "scored by"
+        without = [question for question in own if not question.answers]
+        if len(without) == len(own):
+            raise DataError(
+                f"{', '.join(getattr(data, split))}: none of the {len(own):,} questions of data.{split} has an answer "
+                f'to be {use}. Give them answers ([""] where there is none to be found), or leave the file out.'
+            )
+        if without:
+            log.warning(
+                "%d of %d questions of data.%s have no answer and are not %s, the first %s",
+                *(len(without), len(own), split, use, without[0].place or without[0].id),
+            )
+
+
 def _read(names: Sequence[str], data: QuestionsSection) -> list[Question]:
     found = [question for name in names for question in read_questions(name, format=data.format)]
     return question_windows(found, data.words, data.overlap) if data.words else found
@@ -204,4 +234,9 @@ def _given(questions: list[Question], others: Sequence[Passage], data: Questions
     if not data.k:
         return questions
     pool = pool_of(questions, others)
+    if not pool:
+        raise DataError(
+            f"{questions[0].place or questions[0].id}: neither the questions bring passages nor data.passages, of "
+            f"which data.k={data.k} are to be read with each. Name files of passages there."
+        )
     return with_passages(questions, pool, BM25(list(pool.values())), data.k)

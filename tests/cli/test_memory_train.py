@@ -121,7 +121,7 @@ def test_a_search_goes_on_where_it_was_stopped(
 
     def once(design: Design, encoder: Any, **options: Any) -> Lumen:
         done.append(design)
-        if len(done) == 2:
+        if len(done) == 4:  # both are made before anything is encoded, then each for its trial
             raise RunError("stopped")
         return build(design, encoder, **options)
 
@@ -279,6 +279,56 @@ def test_errors_say_what_to_do(run: Run, reader_config: Path) -> None:
     )
     unknown = run("memory", "train", reader_config, "--dry-run", "--set", "design.blcoks=[1]", code=1).stderr
     assert "blocks" in unknown
+
+
+def answered(path: Path, *answers: str | None) -> list[str]:
+    """The questions of `path` with these answers in turn (None: without any, "": nothing is the answer), as --set."""
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    for number, row in enumerate(rows):
+        del row["answers"], row["answer_starts"]
+        if (answer := answers[number % len(answers)]) is not None:
+            row["answers"] = [answer]
+    changed = path.with_name(f"bare-{path.name}")
+    changed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return ["--set", f"data.{path.stem}={changed.name}"]
+
+
+def test_questions_without_answers_are_never_passed_over_silently(run: Run, reader_config: Path) -> None:
+    folder = reader_config.parent
+    for split in ("train", "dev"):
+        bare = answered(folder / f"{split}.jsonl", None)
+        for how in (["-o", "run"], ["--dry-run"]):
+            said = run("memory", "train", reader_config, *how, *bare, code=1).stderr
+            assert f"bare-{split}.jsonl: none of the" in said
+            assert f"questions of data.{split} has an answer" in said
+    assert not (folder / "states").exists(), "before anything is encoded"
+    nothing = answered(folder / "train.jsonl", None, "", "cat")
+    said = run("memory", "train", reader_config, "--dry-run", *nothing).stderr
+    assert "11 of 32 questions of data.train have no answer and are not learned from, the first " in said
+    assert "bare-train.jsonl:1" in said
+
+
+def test_what_cannot_be_built_is_said_before_anything_is_encoded(run: Run, reader_config: Path) -> None:
+    run("memory", "train", reader_config, "-o", "run", "--set", "train.num_train_epochs=1", "--set", "store=other")
+    writes = ["--set", "design.reader=generate"]
+    for settings, said in (
+        ([*writes, "--set", "design.longest_answer=500"], "longest_answer=500 are more pieces than the decoder"),
+        ([*writes, "--set", "decoder=/nope"], "/nope: no such folder"),
+        ([*writes, "--set", "start=run"], "with a span reader were trained"),
+        (["--set", "data.passages=[]", "--set", "data.k=0", "--set", "data.train=bare.jsonl"], "no question has a"),
+        (["--set", "data.train=bare.jsonl", "--set", "data.dev=[]"], "bare.jsonl:1: neither the questions bring"),
+    ):
+        bare = reader_config.with_name("bare.jsonl")
+        bare.write_text('{"question": "who?", "answers": ["cat"]}\n', encoding="utf-8")
+        assert said in run("memory", "train", reader_config, "-o", "new", *settings, code=1).stderr
+        assert not reader_config.with_name("states").exists()
+
+
+def test_a_dry_run_of_a_reader_that_stores_nothing_asks_no_store(run: Run, reader_config: Path) -> None:
+    settings = ["--set", "train.num_train_epochs=1"]
+    run("memory", "train", reader_config, "-o", "run", *settings)
+    text = run("memory", "train", reader_config, "--dry-run", *settings, "--set", "design.live=2").stdout
+    assert "to store   0 rows of 0 passages, 0 bytes" in text
 
 
 def test_the_table_of_the_design_has_every_setting_of_the_design() -> None:
