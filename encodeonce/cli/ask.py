@@ -68,8 +68,11 @@ def ask(
     if (question is None) == (file is None):
         raise click.UsageError("Give a question, or a file of them with --file.")
     from ..corpus.questions import read_questions
+    from ..errors import ConfigError
     from ..serve.answerer import Answerer
 
+    if file is not None and output is not None and output.exists() and output.samefile(file):
+        raise ConfigError(f"--output {output} is the file of questions, which would be lost. Name another.")
     asked: list[str | Question] = [question] if question is not None else []
     if file is not None:
         asked += read_questions(file, format=format)
@@ -82,6 +85,8 @@ def ask(
         k=k,
         size=batch_size,
     )
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
     out = sys.stdout if output is None else output.open("w", encoding="utf-8")
     found: list[Answered] = []
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ConfigError
-from .options import json_option, layers_of, read_option, reader_options, set_option
+from .options import json_option, layers_of, max_gb_option, read_option, reader_options, set_option
 
 if TYPE_CHECKING:
     from ..encoders.pretrained import Pretrained
@@ -36,7 +36,7 @@ __all__ = ["encode"]
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), help="Pieces to a sentence or text.  [default: mean]")
 @click.option("--normalize", is_flag=True, help="Scale each sentence or text to length 1.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, or that there is no room; write nothing.")
-@click.option("--max-gb", type=float, help="Refuse before writing if the store would become larger (10^9 bytes).")
+@max_gb_option("Refuse before writing if the store would become larger")
 @click.option("--num-shards", type=click.IntRange(min=1), default=1, help="Jobs that fill this store together.")
 @click.option("--shard-index", type=click.IntRange(min=0), default=0, help="This job's number, from 0.")
 @reader_options
@@ -55,7 +55,7 @@ def encode(
     pooling: str | None,
     normalize: bool,
     dry_run: bool,
-    max_gb: float | None,
+    max_bytes: int | None,
     num_shards: int,
     shard_index: int,
     format: str | None,
@@ -94,7 +94,7 @@ def encode(
         documents = steps.with_rows(documents, unit)
     spec = steps.spec_of(config, model, dry=dry_run)
     path = Path(config.store)
-    max_bytes, part = None if max_gb is None else int(max_gb * 1e9), (shard_index, num_shards)
+    part = shard_index, num_shards
     if dry_run:
         plan = steps.planned(path, spec, documents, model, part)
         click.echo(json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan))

@@ -15,6 +15,7 @@ from .options import (
     encoder_option,
     json_option,
     k_option,
+    max_gb_option,
     run_argument,
     set_option,
     together,
@@ -129,13 +130,13 @@ def export(run: Path, output: Path, encoder: str | None) -> None:
 @run_argument
 @click.option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), help="[default: RUN/memory]")
 @click.option("--vectors", metavar="ENCODER", help="Store a vector a passage too, for dense retrieval ('same': RUN's).")
-@click.option("--max-gb", type=float, help="Refuse before writing if the states would become larger (10^9 bytes).")
+@max_gb_option("Refuse before writing if the states would become larger")
 @passage_options
 def build(
     run: Path,
     output: Path | None,
     vectors: str | None,
-    max_gb: float | None,
+    max_bytes: int | None,
     encoder: str | None,
     passages: "Passages",
     as_json: bool,
@@ -156,7 +157,6 @@ def build(
         pooled = Pooled(Pretrained(model.name if vectors == "same" else vectors), "text", normalize=True)
     path, given = output or run / "memory", passages()
     opened = Memory.create(path, wanted, None if pooled is None else pooled.spec(), form=form)
-    max_bytes = None if max_gb is None else int(max_gb * 1e9)
     done = opened.add(given, model, pooled, max_bytes=max_bytes)
     _say(path, done, as_json)
 
@@ -170,11 +170,17 @@ def add(
     path: Path, replace: bool, vectors: str | None, encoder: str | None, passages: "Passages", as_json: bool
 ) -> None:
     """Add the passages in FILES. No other is encoded again, and no other file of MEMORY is touched."""
+    from ..errors import ConfigError
     from ..memory import Memory
     from ..serve.answerer import pooled_for
     from ..serve.folder import encoder_of
 
     opened = Memory.open(path)
+    if vectors is not None and opened.vectors is None:
+        raise ConfigError(
+            f"--vectors {vectors}: {path} has no vectors, and adding gives it none. Leave the option out, or build "
+            "another memory with `encodeonce memory build --vectors`."
+        )
     model = pooled = None
     if opened.states is not None:
         own = opened.states.spec
@@ -251,6 +257,8 @@ def info(path: Path, as_json: bool) -> None:
                 f"{name:<10} {own['items']:,} items, {own['rows']:,} rows, layer {layers} of {own['encoder']}, "
                 f"{own['dtype']}, {own['shards']} shards; {found['unused_items'][name]:,} items unused"
             )
+            if lost := found["lost_items"][name]:
+                lines.append(f"           {lost:,} are lost: `build` or `add` the same passages again to encode them")
     lines.append(f"asked      {found['asked']:,} questions; {found['never_found']:,} passages were never found")
     for name in ("most_found", "most_answered"):
         lines += [f"{name.replace('_', ' '):<14} {count:>6,}  {one}" for one, count in found[name]]

@@ -3,8 +3,9 @@
     e  seconds to encode one passage as far as the cut        r  seconds to answer from k stored passages
     f  seconds to answer where everything is run anew: the same encoder as Fusion-in-Decoder
 
-Storing N passages costs N e once, and saves k e of each question against the same reader that encodes on the fly (its
-answers are the same), and f - r against Fusion-in-Decoder (whose answers are its own, and better where little is live).
+Storing N different passages costs N e once (equal ones are stored once), and saves k e of each question against the
+same reader that encodes on the fly (its answers are the same), and f - r against Fusion-in-Decoder (whose answers are
+its own, and better where little is live).
 """
 
 import math
@@ -37,11 +38,13 @@ ROUNDS = (3, 12)
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """`passages` of them, `k` read for a question. Seconds of one passage (`encode`) and of one question from memory
-    (`read`), the same encoding on the fly (`on_the_fly`), and as Fusion-in-Decoder (`fid`). From `questions` on storing
-    pays against encoding on the fly, from `questions_fid` on against Fusion-in-Decoder (None: never)."""
+    """`passages` of them, of which `different` are encoded and stored, `k` read for a question. Seconds of one passage
+    (`encode`) and of one question from memory (`read`), the same encoding on the fly (`on_the_fly`), and as
+    Fusion-in-Decoder (`fid`). From `questions` on storing pays against encoding on the fly, from `questions_fid` on
+    against Fusion-in-Decoder (None: never)."""
 
     passages: int
+    different: int
     k: int
     stored: tuple[int, ...]
     dtype: str
@@ -62,9 +65,10 @@ class MemoryForecast:
         """For people."""
         from ..report.table import aligned
 
+        alike = "" if self.different == self.passages else f", {self.different:,} different ones"
         rows: list[tuple[str, Estimate]] = [
             ("encode a passage", self.encode),
-            (f"encode all {self.passages:,} once", self.whole),
+            (f"encode all {self.different:,} once", self.whole),
             (f"a question from memory, {self.k} passages", self.read),
             ("the same, passages encoded on the fly", self.on_the_fly),
             ("as Fusion-in-Decoder, nothing stored", self.fid),
@@ -75,7 +79,7 @@ class MemoryForecast:
         ]
         views = ", ".join(map(str, self.stored)) or "none"
         lines = [
-            f"memory     {self.passages:,} passages, view {views}, {self.dtype}: {bytes_text(self.bytes)}, "
+            f"memory     {self.passages:,} passages{alike}, view {views}, {self.dtype}: {bytes_text(self.bytes)}, "
             f"{self.bytes / self.passages:,.0f} bytes a passage",
             "",
             aligned(["time", "", "95 %"], cells),
@@ -104,10 +108,11 @@ def forecast(
     if run.spec is None:
         raise ConfigError("this reader stores nothing (cut=0): there is nothing to be encoded once.")
     k = min(k, len(passages))
-    sample = _sample(passages, max(k, SAMPLE))
+    different = list({passage_document(one, run.method.form).key: one for one in passages}.values())
+    sample = _sample(different, max(k, SAMPLE))
     documents = [passage_document(one, run.method.form) for one in sample]
     pieces = encoder.cut(documents)
-    all_rows = _rows(passages, sample, [len(one) for one in pieces])
+    all_rows = _rows(different, sample, [len(one) for one in pieces])
     asked = _asked(questions, sample, k)
     fid = _fusion(run)
     with tempfile.TemporaryDirectory() as folder:
@@ -131,15 +136,16 @@ def forecast(
             if number >= ROUNDS[0] and clock() >= until:
                 break
     encode, read, other = (spread(np.array(each[name][1:])) for name in ("encode", "read", "fid"))
-    share = all_rows / sum(len(one) for one in pieces) / (len(passages) / len(pieces))
+    share = all_rows / sum(len(one) for one in pieces) / (len(different) / len(pieces))
     encode = encode.times(share)
-    whole, on_the_fly = encode.times(len(passages)), read.plus(k * encode.value)
+    whole, on_the_fly = encode.times(len(different)), read.plus(k * encode.value)
     return MemoryForecast(
         passages=len(passages),
+        different=len(different),
         k=k,
         stored=plan.stored,
         dtype=run.dtype,
-        bytes=float(estimate(run.spec, round(all_rows), len(passages))),
+        bytes=float(estimate(run.spec, round(all_rows), len(different))),
         encode=encode,
         whole=whole,
         read=read,

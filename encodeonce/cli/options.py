@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import math
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -18,6 +19,7 @@ __all__ = [
     "k_option",
     "layers_of",
     "listed",
+    "max_gb_option",
     "passages_option",
     "read_option",
     "reader_options",
@@ -58,6 +60,18 @@ def _read(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
 def listed(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
     """A callback: names with commas between; None where none is given."""
     return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _bytes(ctx: click.Context, parameter: click.Parameter, value: float | None) -> int | None:
+    """A callback: 10^9 bytes to bytes."""
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value:g} is no size: give a number of 10^9 bytes, 0 or more, such as 1.5.")
+    return None if value is None else int(value * 1e9)
+
+
+def max_gb_option(help: str) -> Decorator:
+    """`--max-gb`; the command gets `max_bytes`."""
+    return click.option("--max-gb", "max_bytes", type=float, callback=_bytes, help=f"{help} (10^9 bytes).")
 
 
 def drawable_picture(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..errors import StoreError
-from .options import json_option
+from .options import json_option, max_gb_option
 
 __all__ = ["store"]
 
@@ -74,14 +74,14 @@ def verify(path: Path, as_json: bool) -> None:
 
 @store.command()
 @folder
-@click.option("--max-gb", type=float, help="Remove the oldest shards too, until the store is no larger (10^9 bytes).")
+@max_gb_option("Remove the oldest shards too, until the store is no larger")
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @json_option
-def gc(path: Path, max_gb: float | None, dry_run: bool, as_json: bool) -> None:
+def gc(path: Path, max_bytes: int | None, dry_run: bool, as_json: bool) -> None:
     """Remove what nobody reads: leftovers of dead writers, and shards whose items are all in others."""
     from ..store import gc as clean
 
-    gone = clean(path, max_bytes=None if max_gb is None else int(max_gb * 1e9), dry_run=dry_run)
+    gone = clean(path, max_bytes=max_bytes, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps({"removed": [] if dry_run else gone, "would_remove": gone if dry_run else []}))
         return

@@ -124,8 +124,10 @@ def finder(
 ) -> Retriever:
     """The retriever called `name` over all passages of a memory; `encoder` and `beside` as `pooled_for`.
 
-    ConfigError for "dense" where it has no vectors, and for a memory without a passage.
+    ConfigError for "dense" or an encoder of vectors where it has none, and for a memory without a passage.
     """
+    if encoder is not None and memory.vectors is None:
+        raise ConfigError(f"vectors={encoder!r}: {memory.path} has none that an encoder could have made. Leave it out.")
     if name not in ("auto", "dense", "bm25"):
         raise ConfigError(f"retriever={name!r} is not known. There is: auto, dense, bm25.")
     if not len(memory):

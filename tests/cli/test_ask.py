@@ -194,3 +194,56 @@ def test_errors_say_what_to_do(run: Run, reader: Path, tmp_path: Path) -> None:
     assert "Build one: encodeonce memory build" in run("ask", reader, "x", code=1).stderr
     assert "Give a question, or a file" in run("ask", reader, code=2).stderr
     assert "is no saved run" in run("memory", "build", tmp_path / "texts", tmp_path / "texts", code=1).stderr
+
+
+def test_the_file_of_questions_is_not_written_over(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts")
+    asked = tmp_path / "q.txt"
+    asked.write_text("who paints the house?\n", encoding="utf-8")
+    (tmp_path / "same.jsonl").symlink_to(asked)
+    for name in ("q.txt", "same.jsonl"):
+        said = run("ask", reader, "--file", asked, "-o", tmp_path / name, code=1).stderr
+        assert f"{name} is the file of questions, which would be lost. Name another." in said
+    assert asked.read_text("utf-8") == "who paints the house?\n"
+    run("ask", reader, "--file", asked, "-o", tmp_path / "new" / "a.jsonl")
+    assert json.loads((tmp_path / "new" / "a.jsonl").read_text("utf-8"))["question"] == "who paints the house?"
+
+
+def test_equal_passages_are_planned_for_once_as_they_are_stored(run: Run, reader: Path, tmp_path: Path) -> None:
+    texts = ["the dog sees a cat"] * 6 + ["a tree"]
+    rows = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
+    (tmp_path / "p.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    files = [tmp_path / "p.jsonl", "-k", 2, "--budget-seconds", 0.01]
+    planned = json.loads(run("memory", "plan", reader, *files, "--json").stdout)
+    assert "7 passages, 2 different ones, view 1" in run("memory", "plan", reader, *files).stdout
+    built = json.loads(run("memory", "build", reader, tmp_path / "p.jsonl", "--json").stdout)["states"]
+    assert (planned["passages"], planned["different"], planned["bytes"]) == (7, built["written"], built["bytes"])
+    assert planned["whole"]["value"] == pytest.approx(2 * planned["encode"]["value"])
+    assert planned["questions"] == pytest.approx(2 / 2)
+
+
+def test_a_text_that_became_short_is_removed_with_its_windows(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts", "--words", 4)
+    (tmp_path / "texts" / "house.txt").write_text("every tree", encoding="utf-8")
+    run("memory", "add", reader / "memory", tmp_path / "texts", "--words", 4)
+    assert run("memory", "remove", reader / "memory", "house.txt").stdout == "3 passages removed, 3 are left\n"
+
+
+def test_lost_states_are_counted(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts", "--words", 4)
+    for file in (reader / "memory" / "states").glob("[0-9a-f]*.*"):
+        file.unlink()
+    text = run("memory", "info", reader / "memory").stdout
+    assert "0 shards; 0 items unused" in text
+    assert "5 are lost: `build` or `add` the same passages again" in text
+
+
+def test_options_that_would_do_nothing_are_refused(run: Run, reader: Path, tiny: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts")
+    said = run("memory", "add", reader / "memory", tmp_path / "texts", "--vectors", tiny, code=1).stderr
+    assert "has no vectors, and adding gives it none" in said
+    said = run("ask", reader, "dog", "--vectors", tiny, code=1).stderr
+    assert "has none that an encoder could have made. Leave it out" in said
+    for size in ("nan", "inf", "-1"):
+        said = run("memory", "build", reader, tmp_path / "texts", "--max-gb", size, code=2).stderr
+        assert f"{size} is no size: give a number of 10^9 bytes, 0 or more" in said
