@@ -157,6 +157,9 @@ def build(
         pooled = Pooled(Pretrained(model.name if vectors == "same" else vectors), "text", normalize=True)
     path, given = output or run / "memory", passages()
     opened = Memory.create(path, wanted, None if pooled is None else pooled.spec(), form=form)
+    if opened.states is not None:  # of another run, where this one stores nothing
+        own = opened.states.spec
+        _refuse_other(path, own, model.spec(list(own.layers), own.dtype))
     done = opened.add(given, model, pooled, max_bytes=max_bytes)
     _say(path, done, as_json)
 
@@ -226,6 +229,8 @@ def gc(path: Path, slack: float, dry_run: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(done))
         return
+    if not done:
+        click.echo("this memory stores texts alone: there is nothing to be freed")
     would = "would be " if dry_run else ""
     for one in done:
         click.echo(

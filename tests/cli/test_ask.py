@@ -247,3 +247,27 @@ def test_options_that_would_do_nothing_are_refused(run: Run, reader: Path, tiny:
     for size in ("nan", "inf", "-1"):
         said = run("memory", "build", reader, tmp_path / "texts", "--max-gb", size, code=2).stderr
         assert f"{size} is no size: give a number of 10^9 bytes, 0 or more" in said
+
+
+def test_a_reader_that_stores_nothing_adds_no_states_of_its_encoder_to_another_memory(
+    run: Run, reader: Path, tiny: Path, tmp_path: Path
+) -> None:
+    import transformers
+
+    shutil.copytree(tiny, tmp_path / "other")
+    torch.manual_seed(99)
+    transformers.BertModel(transformers.BertConfig.from_pretrained(tiny)).save_pretrained(tmp_path / "other")
+    design = Design(live=2, question_pieces=8)
+    for name in ("other", "tiny"):
+        encoder = design.encoder(tmp_path / "other" if name == "other" else tiny)
+        save_reader(ReaderRun(Lumen.build(design, encoder), encoder), tmp_path / f"fid-{name}")
+    run("memory", "build", reader, tmp_path / "texts", "-o", tmp_path / "m")
+    (tmp_path / "new.tsv").write_text("n\tthe bird likes a tree\n", encoding="utf-8")
+    asked = [tmp_path / "new.tsv", "-o", tmp_path / "m"]
+    said = run("memory", "build", tmp_path / "fid-other", *asked, code=1).stderr
+    assert "is not the encoder that" in said
+    assert "weights: " in said
+    assert json.loads(run("memory", "info", tmp_path / "m", "--json").stdout)["states"]["items"] == 2
+    assert "states     1 encoded" in run("memory", "build", tmp_path / "fid-tiny", *asked).stdout
+    run("memory", "build", tmp_path / "fid-tiny", tmp_path / "new.tsv", "-o", tmp_path / "bare")
+    assert run("memory", "gc", tmp_path / "bare").stdout.startswith("this memory stores texts alone")
