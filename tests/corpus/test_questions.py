@@ -310,3 +310,12 @@ def test_an_empty_id_of_a_passage_is_none(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(json.dumps(data), encoding="utf-8")
     (other,) = read_questions(tmp_path / "s.json")
     assert other.answers == (Answer("b", own.passages[0].id, 2, 3),)
+
+
+def test_an_empty_query_is_named_before_any_is_answered(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("q1\tp\t1\nq2\tp\t1\n", encoding="utf-8")
+    rows = [{"_id": "q1", "text": "who?"}, {"_id": "q2", "text": " "}]
+    (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(DataError, match=r"queries\.jsonl:2: the question is empty"):
+        read_questions(tmp_path)

@@ -28,8 +28,8 @@ def question_formats() -> dict[str, Format[Question]]:
 def read_questions(source: str | Path, *, format: str | None = None, **options: Any) -> list[Question]:
     """Every question of a file or folder, with the answers and passages that are given there.
 
-    `options` go to the format's own `read`. Raises DataError where there is no question or two have one id, ConfigError
-    where there is no such format.
+    `options` go to the format's own `read`. Raises DataError where there is no question, one is empty, or two
+    have one id, ConfigError where there is no such format.
     """
     known = question_formats()
     questions = (by_suffix(known, source) if format is None else by_name(known, format)).read(source, **options)
@@ -37,6 +37,8 @@ def read_questions(source: str | Path, *, format: str | None = None, **options: 
         raise DataError(f"no questions in {source}: it is empty or holds only blank lines.")
     seen: dict[str, str] = {}
     for question in questions:
+        if not question.text.strip():
+            raise DataError(f"{question.place}: the question is empty. Give it a text, or leave it out.")
         if question.id in seen:
             raise DataError(
                 f"{question.place}: a second question {question.id!r}; the first is at {seen[question.id]}."
