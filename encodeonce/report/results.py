@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from ..errors import DataError
 from ..train.atomic import write_bytes
@@ -154,20 +154,31 @@ def read_rows(path: Path) -> list[ResultsRow]:
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
         log.warning("%s:%d: skipped, the line was cut while it was written", path, len(lines) + 1)
-    known = {field.name for field in fields(ResultsRow)}
+    kinds = get_type_hints(ResultsRow)
     rows = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
-            unknown = sorted(set(values) - known)
-            if unknown:
-                raise DataError(f"{path}:{number}: unknown fields {unknown}; a results row has {sorted(known)}.")
-            rows.append(ResultsRow(**values))
-        except (ValueError, TypeError) as problem:
-            raise DataError(f"{path}:{number}: not a results row: {problem}.") from None
+            rows.append(_row(json.loads(line), kinds))
+        except (ValueError, TypeError, DataError) as problem:
+            said = str(problem).removesuffix(".")
+            raise DataError(f"{path}:{number}: not a results row: {said}. Correct the line or take it out.") from None
     return rows
+
+
+def _row(values: Any, kinds: Mapping[str, Any]) -> ResultsRow:
+    """What a line says. DataError or TypeError for what is no row; `kinds` are the types of a row's fields."""
+    if not isinstance(values, dict):
+        raise DataError(f"a {type(values).__name__}, not an object")
+    unknown = sorted(set(values) - set(kinds))
+    if unknown:
+        raise DataError(f"unknown fields {unknown}; a results row has {sorted(kinds)}")
+    for name, value in values.items():
+        whole = isinstance(value, int) and not isinstance(value, bool)  # JSON writes 80.0 as 80, too
+        if not isinstance(float(value) if whole and kinds[name] == float | None else value, kinds[name]):
+            raise DataError(f"{name} is {value!r}; it must be {getattr(kinds[name], '__name__', kinds[name])}")
+    return ResultsRow(**values)
 
 
 def latest(rows: Iterable[ResultsRow]) -> list[ResultsRow]:

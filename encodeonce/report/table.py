@@ -1,15 +1,16 @@
 """Rows to tables: mean and standard deviation over seeds, Welch's t-test against the best, Markdown or aligned text.
 
-A mark says how a method stands against the best of its task: the best is bold, and so is what ties with it; "≈" follows
-every other mean that does not differ from it at p < 0.05 (two-tailed Welch t-test, at least two seeds each).
+A mark says how a method stands against the best of its task: the best (of an error the lowest) is bold, and so is what
+ties with it; "≈" follows every other mean that does not differ from it at p < 0.05 (two-tailed Welch t-test, at least
+two seeds each).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import DataError
 from ..metrics.significance import mean_sd, welch
-from .results import ResultsRow, latest
+from .results import ResultsRow
 
 __all__ = [
     "Paper",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 SIGNIFICANT = 0.05
+
+LOWER = ("mse",)
+"""Scores of which the lowest is the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +108,10 @@ def steps(
 def deciding(
     rows: Sequence[ResultsRow], split: str, metrics: Mapping[str, Sequence[str]] | None = None
 ) -> list[ResultsRow]:
-    """The rows that count in a table: of this split, the last of every cell, the first metric of each task or those
-    that are asked for. DataError names a metric that no row has."""
-    own = [row for row in latest(rows) if row.split == split]
+    """The rows that count in a table: of this split, the last of every cell whatever was trained beside it, the first
+    metric of each task or those that are asked for. DataError names a metric that no row has."""
+    last = {replace(row, variant=_without(row.variant, COMPANY)).cell: row for row in rows if row.split == split}
+    own = list(last.values())
     shown: dict[str, Sequence[str]] = {}
     for row in own:
         shown.setdefault(row.task, [row.metric])
@@ -150,10 +155,10 @@ CHOSEN = ("lr", "encoder_lr", "epochs", *COMPANY)
 
 
 def _collide(rows: Sequence[ResultsRow], hidden: Sequence[str]) -> bool:
-    """Whether two settings of one cell would be averaged, were these keys left out."""
+    """Whether two settings of one task would be averaged, were these keys left out."""
     seen: dict[tuple[object, ...], set[str]] = {}
     for row in rows:
-        cell = (row.dataset, row.task, row.metric, row.seed, _without(row.variant, hidden))
+        cell = (row.dataset, row.task, row.metric, _without(row.variant, hidden))
         seen.setdefault(cell, set()).add(_without(row.variant, COMPANY))
     return any(len(variants) > 1 for variants in seen.values())
 
@@ -189,7 +194,7 @@ def comparison(
     for method in methods:
         line = [method]
         for task, by in table.items():
-            line.append(_marked(method, by, bold))
+            line.append(_marked(method, by, bold, min if metric[task] in LOWER else max))
             if task in paper:
                 line.append(_published(paper[task].get(method.partition(" (")[0])))
         mine = [row for row in chosen if label(row) == method]
@@ -244,10 +249,10 @@ EFFICIENCY: tuple[tuple[str, Callable[[ResultsRow], float | None], Callable[[flo
 )
 
 
-def _marked(method: str, by: Mapping[str, Score], bold: Callable[[str], str]) -> str:
+def _marked(method: str, by: Mapping[str, Score], bold: Callable[[str], str], best_of: Callable[..., str] = max) -> str:
     if method not in by:
         return ""
-    best = max(by, key=lambda name: by[name].mean)
+    best = best_of(by, key=lambda name: by[name].mean)
     if by[method].mean == by[best].mean:
         return bold(str(by[method]))
     p = welch(by[method].values, by[best].values)["p"]

@@ -55,7 +55,12 @@ def test_a_half_written_last_line_is_said_skipped_and_cut_off(tmp_path: Path, ca
     [
         ("{", r"r\.jsonl:1: not a results row"),
         ('{"experiment": "e"}', r"r\.jsonl:1: not a results row.*missing"),
-        (json.dumps({**ROW.to_json(), "acc": 1}), r"r\.jsonl:1: unknown fields \['acc'\]; a results row has"),
+        (json.dumps({**ROW.to_json(), "acc": 1}), r"r\.jsonl:1: .*unknown fields \['acc'\]; a results row has"),
+        (json.dumps({**ROW.to_json(), "value": "80"}), r"r\.jsonl:1: .*value is '80'; it must be float \| None"),
+        (json.dumps({**ROW.to_json(), "seed": "13"}), r"r\.jsonl:1: .*seed is '13'; it must be int \| None"),
+        (json.dumps({**ROW.to_json(), "task": None}), r"r\.jsonl:1: .*task is None; it must be str"),
+        (json.dumps({**ROW.to_json(), "value": float("nan")}), r"r\.jsonl:1: .*value is nan"),
+        ('["value", "task"]', r"r\.jsonl:1: .*a list, not an object"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:

@@ -56,6 +56,28 @@ def test_what_ties_with_the_best_is_best_too() -> None:
     assert [line[1] for line in tied] == ["**100.00 ± 0.00**", "**100.00 ± 0.00**", "99.00 ± 0.00"]
 
 
+def test_of_an_error_the_lowest_is_best() -> None:
+    """Welch's t of (1.0, 1.2) and (1.1, 1.2) is 0.45, of (1.0, 1.2) and (9.0, 9.1) 71.1."""
+    values = {"a": (9.0, 9.1), "b": (1.0, 1.2), "c": (1.1, 1.2)}
+    rows = [replace(row, metric="mse") for name, own in values.items() for row in rows_of(name, own)]
+    assert [line[1] for line in comparison(rows)[1]] == ["9.05 ± 0.07", "**1.10 ± 0.14**", "1.15 ± 0.07 ≈"]
+
+
+def test_a_seed_counts_once_whatever_was_trained_beside_it() -> None:
+    """Twice the same numbers are no more seeds: their deviation would shrink, and Welch's test find differences."""
+    alone = rows_of("linear", (90.0, 92.0))
+    both = [*alone, *(replace(row, variant="joint=upos+xpos") for row in alone)]
+    assert scores(both)["upos"]["linear"].values == (90.0, 92.0)
+    assert comparison(both)[1][0][1] == "**91.00 ± 1.41**"
+
+
+def test_rates_of_seeds_of_their_own_are_not_averaged() -> None:
+    slow, fast = rows_of("linear", (80.0, 82.0), variant="lr=0.001"), rows_of("linear", (90.0, 92.0))
+    fast = [replace(row, variant="lr=0.002", seed=seed) for row, seed in zip(fast, (1, 2), strict=True)]
+    means = {name: score.mean for name, score in scores([*slow, *fast])["upos"].items()}
+    assert means == {"linear (lr=0.001)": 81.0, "linear (lr=0.002)": 91.0}
+
+
 def test_paper_values_stand_beside_ours() -> None:
     header, lines = comparison([*FROZEN, *LINEAR], paper={"upos": {"linear": 95.1}})
     assert header[:3] == ["method", "upos (accuracy)", "upos paper"]
@@ -65,7 +87,7 @@ def test_paper_values_stand_beside_ours() -> None:
 
 
 def test_variants_of_a_method_are_told_apart_but_learning_rates_are_not() -> None:
-    rows = [replace(FROZEN[0], variant="lr=0.001"), replace(FROZEN[1], variant="lr=0.002")]
+    rows = [replace(FROZEN[0], variant="lr=0.001"), replace(FROZEN[1], task="xpos", variant="lr=0.002")]
     assert list(scores(rows)["upos"]) == ["frozen"]
     rows += [replace(FROZEN[2], variant="lr=0.001 store=int8")]
     assert list(scores(rows)["upos"]) == ["frozen (-)", "frozen (store=int8)"]
