@@ -50,15 +50,17 @@ class Comparison:
 
     def run(self, tasks: Sequence[Task], prepare: Callable[[], Material]) -> list[ResultsRow]:
         """Every row of these methods and seeds, the finished and the new. What they are trained on is prepared before
-        the first cell that is not finished; with none left nothing is encoded."""
-        self.files.agree()
+        the first cell that is not finished; with none left nothing is encoded. RunError where another process is
+        filling the folder."""
         self._prepare = prepare
-        for one in self.contenders:
-            for cell in self.tries(one, tasks):
-                self._finish(cell)
-            points = self._choose(one, tasks)
-            for cell in self.results(one, points):
-                self._finish(cell)
+        with self.files.held():
+            self.files.agree()
+            for one in self.contenders:
+                for cell in self.tries(one, tasks):
+                    self._finish(cell)
+                points = self._choose(one, tasks)
+                for cell in self.results(one, points):
+                    self._finish(cell)
         return self.rows()
 
     @cached_property
@@ -138,9 +140,12 @@ class Comparison:
         return [(task,) for task in tasks] if self.apart and not _shared(one) else [tuple(tasks)]
 
     def _finish(self, cell: Cell) -> None:
-        """Train and score these tasks together once, unless their rows are there."""
+        """Train and score these tasks together once, those apart whose rows are there; one trunk has all or none."""
         if self.files.finished(cell):
             return
+        if not _shared(cell.contender):
+            left = [task for task in cell.tasks if not self.files.finished(replace(cell, tasks=(task,)))]
+            cell = replace(cell, tasks=tuple(left))
         one, made = cell.contender, provenance(now())
         done = learning.train(self.material, one.settings(cell.point), cell.settings(self.config), cell.tasks)
         self.files.append(cell, self._measured(cell, done, made))

@@ -4,7 +4,7 @@ REPORT/config.toml      the resolved config of the first run; a later one must a
 REPORT/data.json        SHA-256 of what the data files, the encoder and a run that weights begin with held at the first
                         run; rows of other contents are not mixed in, and where these are the same, names and places may
                         differ
-REPORT/results.jsonl    one row a task, split and metric of each finished cell, appended together when the cell is done
+REPORT/results.jsonl    one row a task, split and metric of each finished cell, added together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoding passes cost, by stored type
 """
@@ -13,12 +13,14 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import RunError
-from ..report.results import ResultsRow, append_rows, latest, read_rows, write_rows
+from ..report.results import ResultsRow, append_rows, read_rows, write_rows
+from ..store.claim import Claim
 from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
@@ -114,12 +116,26 @@ class ReportFiles:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
     def rows(self, file: str = RESULTS) -> list[ResultsRow]:
-        """One row a cell, the last measured."""
-        return latest(read_rows(self.folder / file))
+        """One row a cell, the last measured, whatever was trained beside it."""
+        return list({apart(row).cell: row for row in read_rows(self.folder / file)}.values())
 
     def append(self, cell: Cell, rows: Iterable[ResultsRow]) -> None:
-        """A finished cell, all of its rows in one write."""
-        append_rows(self.folder / cell.file, rows)
+        """A finished cell: the file has all of its rows or none, for one of them says that it is finished."""
+        path = self.folder / cell.file
+        write_rows(path, [*read_rows(path), *rows])
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep others from filling the folder meanwhile. RunError where a living process does."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        claim = Claim.take(self.folder / "compare.tmp")
+        if claim is None:
+            raise RunError(
+                f"{self.folder} is being filled by another `compare`, and two would train the same cells twice. "
+                "Wait until it is done, or choose another folder."
+            )
+        with claim:
+            yield
 
     def finished(self, cell: Cell) -> bool:
         """Whether all tasks of a cell have a row of their deciding score on test, defined or not."""
@@ -153,9 +169,9 @@ class ReportFiles:
             mine = row.method == contender.method and now_ is not None and then != now_
             stale = mine and without(then, tried) == without(now_ or "", tried)
             (moved if stale else kept).append(row)
-        there = {row.cell for row in read_rows(self.folder / GRID)}
+        there = {apart(row).cell for row in read_rows(self.folder / GRID)}
         if moved:
-            append_rows(self.folder / GRID, [row for row in moved if row.cell not in there])
+            append_rows(self.folder / GRID, [row for row in moved if apart(row).cell not in there])
             write_rows(path, kept)
 
     def remember_encoding(self, material: Material) -> None:

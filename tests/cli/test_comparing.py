@@ -1,16 +1,22 @@
 """Which of the values that were tried a task gets, from rows alone: nothing is trained here."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from encodeonce.cli.cells import Names
+from encodeonce.cli import learning
+from encodeonce.cli.cells import Cell, Names
 from encodeonce.cli.comparing import Comparison
 from encodeonce.cli.config import parse
 from encodeonce.cli.contenders import contenders
 from encodeonce.errors import RunError
+from encodeonce.report.results import ResultsRow, read_rows
 from encodeonce.tasks import named
 from encodeonce.types import Document
 
@@ -81,3 +87,73 @@ def test_a_cell_whose_deciding_score_is_undefined_is_finished(tmp_path: Path) ->
     comparison.files.append(cell, rows[1:])
     assert comparison.files.finished(cell)
     assert [row.value for row in comparison.files.rows()] == [None, None]
+
+
+def test_of_a_cell_only_the_tasks_that_are_not_finished_are_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A grid that grows brings tasks to one point that were apart: a second row of a seed would be averaged with it."""
+    comparison = tried(tmp_path)
+    (one,) = comparison.contenders
+    point = {"encoder_learning_rate": 1e-4, "num_train_epochs": 3}
+    seen: list[tuple[int, list[str]]] = []
+
+    def rows(cell: Cell, *_: Any) -> Iterator[ResultsRow]:
+        seen.append((cell.seed, [task.name for task in cell.tasks]))
+        joint = "+".join(task.name for task in cell.tasks)
+        for task in cell.tasks:
+            row = cell.row(comparison.config, comparison.files.names, task, "test", task.metric)
+            yield replace(row, variant=f"{row.variant} joint={joint}" if len(cell.tasks) > 1 else row.variant)
+
+    monkeypatch.setattr(comparison, "_measured", rows)
+    monkeypatch.setitem(comparison.__dict__, "material", None)
+    zeros = {"test": SimpleNamespace(scores={task.name: {task.metric: 0.0} for task in TASKS})}
+    monkeypatch.setattr(learning, "train", lambda *_: SimpleNamespace(evaluations=zeros, seconds=0.0))
+    cells = comparison.results(one, {TASKS[0]: point})
+    comparison._finish(cells[0])
+    cells = comparison.results(one, dict.fromkeys(TASKS, point))
+    for cell in cells:
+        comparison._finish(cell)
+    assert seen == [(13, ["upos"]), (13, ["deprel"]), (21, ["upos", "deprel"])]
+    assert len(comparison.files.rows()) == 4
+
+
+def test_a_cell_is_in_its_file_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first row says that it is finished: a disk that is full within it must not leave the others out for good."""
+    comparison = tried(tmp_path)
+    (one,) = comparison.contenders
+    (cell, _) = comparison.results(one, {TASKS[0]: {}})
+    named = (TASKS[0].metric, "second", "third")
+    rows = [cell.row(comparison.config, comparison.files.names, TASKS[0], "test", metric) for metric in named]
+    before = read_rows(tmp_path / cell.file)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            comparison.files.append(cell, rows)
+    assert read_rows(tmp_path / cell.file) == before
+    assert not comparison.files.finished(cell)
+    comparison.files.append(cell, rows)
+    assert read_rows(tmp_path / cell.file) == [*before, *rows]
+
+
+def test_two_do_not_fill_one_folder(tmp_path: Path) -> None:
+    """Each would train the same cells, and one that puts rows aside would lose the other's."""
+    comparison = tried(tmp_path)
+    hold = (
+        "import sys\nfrom pathlib import Path\nfrom encodeonce.store.claim import Claim\n"
+        "with Claim.take(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path / "compare.tmp")]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(RunError, match=r"is being filled by another `compare`.*choose another folder"):
+        comparison.run(TASKS, lambda: pytest.fail("nothing is to be prepared"))
+    other.communicate()
+    with comparison.files.held():
+        assert (tmp_path / "compare.tmp").exists()
+    assert not (tmp_path / "compare.tmp").exists()
