@@ -102,6 +102,13 @@ def test_score_names_say_the_rule_and_the_sum_of_strict_f1_decides() -> None:
     assert task.score([Graph()], [Graph((Span("P", 0, 1),))])["ner+re"] == 0.0
 
 
+def test_n_counts_once_what_gold_says_twice() -> None:
+    """As the scores do: one P, one Q and one r between them, however often the file lists them."""
+    twice = Graph((Span("P", 0, 2), Span("P", 0, 2), Span("Q", 3, 4)), (Relation("r", 0, 2), Relation("r", 1, 2)))
+    task = named("relations").learn([document(twice)])
+    assert task.score([twice], [twice])["n"] == 3
+
+
 def test_A9_untyped_head_words_are_scored_under_their_own_name() -> None:
     task = named("relations", head_words=True).learn([document(GRAPH)])
     assert isinstance(task, Relations)
