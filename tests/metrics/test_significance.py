@@ -29,6 +29,13 @@ def test_welch_equals_its_formula() -> None:
     assert welch(b, a)["p"] == pytest.approx(ours["p"])
 
 
+def test_seeds_that_all_score_alike_are_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    """By hand: t = -0.5 / sqrt(0.5 / 2) = -1 with one degree of freedom, Cauchy's, half of which lies beyond 1."""
+    assert welch([80.0, 80.0], [80.0, 81.0]) == {"difference": -0.5, "t": -1.0, "df": 1.0, "p": pytest.approx(0.5)}
+    welch([80.1] * 3, [80.0, 81.0, 82.0])
+    assert not recwarn.list
+
+
 def test_undefined_tests_are_none() -> None:
     for one, other in (([1.0], [2.0, 3.0]), ([1.0, 1.0], [2.0, 2.0])):
         result = welch(one, other)
