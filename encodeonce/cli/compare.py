@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import MissingExtra
+from ..resolve import nearest
 from .options import json_option, listed, set_option
 
 if TYPE_CHECKING:
@@ -99,12 +100,14 @@ def compare(
     chosen.need("tasks", "data.train", "data.test")
     metrics = _metrics(shown)
     from ..report.table import scores
+    from ..tasks import named
     from . import learning, steps
     from .comparing import Comparison
     from .contenders import contenders, say_unused, seeds_of
     from .published import published, strangers
     from .report_files import names_of
 
+    _known(metrics, [named(name, **chosen.task.get(name, {})).name for name in chosen.tasks])
     beside = published(paper, paper_table) if paper is not None else {}
     names = names_of(report, chosen, experiment, dataset)
     taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
@@ -139,6 +142,15 @@ def _metrics(shown: Sequence[str]) -> dict[str, list[str]]:
             raise click.BadParameter(f"{one!r}: write it as parsing=uas.", param_hint="--metric")
         found.setdefault(task, []).append(metric)
     return found
+
+
+def _known(metrics: Metrics, tasks: list[str]) -> None:
+    """Before anything is trained: a score is asked for of a task that there is."""
+    for task in metrics:
+        if task not in tasks:
+            raise click.BadParameter(
+                f"{task!r} is not one of the tasks {', '.join(tasks)}.{nearest(task, tasks)}", param_hint="--metric"
+            )
 
 
 def _seeds(text: str) -> int | list[int]:

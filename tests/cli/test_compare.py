@@ -312,6 +312,8 @@ def test_what_cannot_be_compared_is_refused(run: Run, config: Path) -> None:
     assert "write it as 5e-4" in run("compare", config, "-o", "rep", "--learning-rate-grid", "x", code=2).stderr
     for seeds in ("x", ",", "0", "13,-1"):
         assert "--seeds" in run("compare", config, "-o", "rep", "--seeds", seeds, code=2).stderr
+    typo = run("compare", config, "-o", "rep", "--metric", "upso=accuracy", "--dry-run", code=2).stderr
+    assert "'upso' is not one of the tasks upos, deprel. Did you mean 'upos'?" in " ".join(typo.split())
     no_test = run("compare", config, "-o", "rep", "--set", "data.test=[]", code=1)
     assert "data.test is not set" in no_test.stderr
     no_dev = run("compare", config, "-o", "rep", "--set", "data.dev=[]", "--learning-rate-grid", "1e-3", code=1)
