@@ -112,8 +112,7 @@ class ReportFiles:
 
     def _kept(self) -> dict[str, str]:
         """Key of the config and name of a file, with a space between -> hash."""
-        path = self.folder / "data.json"
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        return _object(self.folder / "data.json")
 
     def rows(self, file: str = RESULTS) -> list[ResultsRow]:
         """One row a cell, the last measured, whatever was trained beside it."""
@@ -207,8 +206,20 @@ class ReportFiles:
         return float(passes[key])
 
     def _told(self) -> dict[str, Any]:
-        path = self.folder / "encode.json"
-        return dict(json.loads(path.read_text())) if path.exists() else {}
+        return _object(self.folder / "encode.json")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """What a file says; empty where there is none. RunError for a file that was damaged."""
+    if not path.exists():
+        return {}
+    try:
+        values = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise RunError(f"{path} was damaged: {problem}. Put it back as it was, or choose another folder.") from None
+    if not isinstance(values, dict):
+        raise RunError(f"{path} was damaged: it holds no object. Put it back as it was, or choose another folder.")
+    return values
 
 
 def _sha256(path: Path) -> str:

@@ -140,6 +140,16 @@ def test_a_cell_is_in_its_file_as_a_whole_or_not_at_all(tmp_path: Path, monkeypa
     assert read_rows(tmp_path / cell.file) == [*before, *rows]
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"])
+@pytest.mark.parametrize("name", ["data.json", "encode.json"])
+def test_a_damaged_file_of_a_report_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    files = tried(tmp_path).files
+    (tmp_path / name).write_bytes(content)
+    read = {"data.json": files._kept, "encode.json": files._told}[name]
+    with pytest.raises(RunError, match=rf"{name} was damaged: .*Put it back as it was, or choose another folder"):
+        read()
+
+
 def test_two_do_not_fill_one_folder(tmp_path: Path) -> None:
     """Each would train the same cells, and one that puts rows aside would lose the other's."""
     comparison = tried(tmp_path)
