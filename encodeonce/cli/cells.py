@@ -5,8 +5,8 @@ key_width=64 epochs=5 train=0.1 store=int8 layers=last joint=upos+xpos`. What is
 config has it for all methods, is left out; `joint` names the tasks that were trained from the same read.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..methods.aggregate import Variant
@@ -17,7 +17,7 @@ from ..train.settings import Settings
 from .config import Config, TrainSection
 from .contenders import Contender, Point
 
-__all__ = ["SHORT", "Cell", "Names", "apart", "grouped", "variant", "without"]
+__all__ = ["SHORT", "Cell", "Names", "grouped", "variant"]
 
 SHORT = {"learning_rate": "lr", "encoder_learning_rate": "encoder_lr", "num_train_epochs": "epochs"}
 """Settings that a variant abbreviates."""
@@ -87,16 +87,6 @@ def variant(config: Config, contender: Contender, point: Point) -> str:
     if config.layers != "all":
         said["layers"] = config.layers
     return " ".join(f"{key}={_plain(value)}" for key, value in said.items())
-
-
-def apart(row: ResultsRow) -> ResultsRow:
-    """The row without the names of the tasks that were trained beside it: they change times, not scores."""
-    return replace(row, variant=without(row.variant, ["joint"]))
-
-
-def without(variant: str, keys: Sequence[str]) -> str:
-    """A variant without these keys."""
-    return " ".join(part for part in variant.split() if part.partition("=")[0] not in keys)
 
 
 def grouped(points: Mapping[Task, Point]) -> list[tuple[Point, tuple[Task, ...]]]:

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunError
-from ..report.results import ResultsRow, append_rows, read_rows, write_rows
+from ..report.results import ResultsRow, apart, append_rows, read_rows, without, write_rows
 from ..store.claim import Claim
 from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
-from .cells import SHORT, Cell, Names, apart, without
+from .cells import SHORT, Cell, Names
 from .config import Config, absolute, load, to_toml
 from .contenders import Contender
 from .learning import Material

@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +23,9 @@ from ..errors import DataError
 from ..train.atomic import write_bytes
 
 __all__ = [
+    "COMPANY",
     "ResultsRow",
+    "apart",
     "append_row",
     "append_rows",
     "command_line",
@@ -33,8 +35,12 @@ __all__ = [
     "provenance",
     "read_rows",
     "surroundings",
+    "without",
     "write_rows",
 ]
+
+COMPANY = ("joint",)
+"""Keys of a variant that say what was trained beside it."""
 
 log = logging.getLogger("encodeonce")
 
@@ -179,6 +185,16 @@ def _row(values: Any, kinds: Mapping[str, Any]) -> ResultsRow:
         if not isinstance(float(value) if whole and kinds[name] == float | None else value, kinds[name]):
             raise DataError(f"{name} is {value!r}; it must be {getattr(kinds[name], '__name__', kinds[name])}")
     return ResultsRow(**values)
+
+
+def without(variant: str, keys: Sequence[str]) -> str:
+    """A variant without these keys."""
+    return " ".join(part for part in variant.split() if part.partition("=")[0] not in keys)
+
+
+def apart(row: ResultsRow) -> ResultsRow:
+    """The row without the names of the tasks that were trained beside it: they change times, not scores."""
+    return replace(row, variant=without(row.variant, COMPANY))
 
 
 def latest(rows: Iterable[ResultsRow]) -> list[ResultsRow]:

@@ -6,11 +6,11 @@ two seeds each).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..errors import DataError
 from ..metrics.significance import mean_sd, welch
-from .results import ResultsRow
+from .results import COMPANY, ResultsRow, apart, without
 
 __all__ = [
     "Paper",
@@ -110,7 +110,7 @@ def deciding(
 ) -> list[ResultsRow]:
     """The rows that count in a table: of this split, the last of every cell whatever was trained beside it, the first
     metric of each task or those that are asked for. DataError names a metric that no row has."""
-    last = {replace(row, variant=_without(row.variant, COMPANY)).cell: row for row in rows if row.split == split}
+    last = {apart(row).cell: row for row in rows if row.split == split}
     own = list(last.values())
     shown: dict[str, Sequence[str]] = {}
     for row in own:
@@ -140,16 +140,15 @@ def labels(rows: Sequence[ResultsRow]) -> Callable[[ResultsRow], str]:
         hidden[method] = COMPANY if _collide(own, CHOSEN) else CHOSEN
     variants: dict[str, set[str]] = {}
     for row in rows:
-        variants.setdefault(row.method, set()).add(_without(row.variant, hidden[row.method]))
+        variants.setdefault(row.method, set()).add(without(row.variant, hidden[row.method]))
 
     def label(row: ResultsRow) -> str:
-        shown = _without(row.variant, hidden[row.method])
+        shown = without(row.variant, hidden[row.method])
         return row.method if len(variants[row.method]) == 1 else f"{row.method} ({shown or '-'})"
 
     return label
 
 
-COMPANY = ("joint",)
 CHOSEN = ("lr", "encoder_lr", "epochs", *COMPANY)
 """What a table leaves out of a variant: mostly chosen on dev, for each task by itself."""
 
@@ -158,13 +157,9 @@ def _collide(rows: Sequence[ResultsRow], hidden: Sequence[str]) -> bool:
     """Whether two settings of one task would be averaged, were these keys left out."""
     seen: dict[tuple[object, ...], set[str]] = {}
     for row in rows:
-        cell = (row.dataset, row.task, row.metric, _without(row.variant, hidden))
-        seen.setdefault(cell, set()).add(_without(row.variant, COMPANY))
+        cell = (row.dataset, row.task, row.metric, without(row.variant, hidden))
+        seen.setdefault(cell, set()).add(without(row.variant, COMPANY))
     return any(len(variants) > 1 for variants in seen.values())
-
-
-def _without(variant: str, keys: Sequence[str]) -> str:
-    return " ".join(part for part in variant.split() if part.partition("=")[0] not in keys)
 
 
 Paper = Mapping[str, Mapping[str, "float | Sequence[float]"]]
