@@ -287,7 +287,7 @@ def test_it_is_learned_and_takes_neighbours(family: str, checkpoint: Callable[..
     fit(method, method.read(source, train, [task]), {task.name: task}, settings)
     after = evaluate(method, beside, {task.name: task}).scores[task.name]["f1"]
     assert after is not None
-    assert after > max(80, before + 20)
+    assert after > max(70, before + 20)
     batch, other = (next(iter(m.batches(e, size=8, order=None))) for m, e in ((method, beside), (plain, alone)))
     ours, theirs = (m.scores(b, m.names)[task.name].scores.ends for m, b in ((method, batch), (plain, other)))
     assert float((ours - theirs).detach().abs().max()) > 1e-4
