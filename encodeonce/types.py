@@ -99,9 +99,14 @@ class Document:
         return item_key(self.words, self.text, self.pair, self.apart)
 
     @property
+    def n_first(self) -> int:
+        """Words of the text, of a pair's first; a running text is cut at white space."""
+        return len(self.words or self.text.split())
+
+    @property
     def n_words(self) -> int:
-        """Words, of both texts where it is a pair; a running text is cut at white space."""
-        return len(self.words or self.text.split()) + len(self.pair.split())
+        """Words, of both texts where it is a pair."""
+        return self.n_first + len(self.pair.split())
 
     def key_in(self, unit: str) -> str:
         """Content address of what a store of this `Spec.unit` keeps: pieces (`key`), a row a sentence, or one row.

@@ -224,7 +224,7 @@ class Examples:
         for task in tasks:
             warn_unseen(task, gold[task.name], split)
         units = {task.name: Units.of(task, gold[task.name]) for task in tasks}
-        second = words.second_texts([_first_words(document) if document.apart else 0 for document in documents])
+        second = words.second_texts([document.n_first if document.apart else 0 for document in documents])
         lengths = np.asarray(source.rows(index), dtype=np.int64)
         return cls(source, places, keys, index, lengths, words, second, gold, units)
 
@@ -240,10 +240,6 @@ class Examples:
             "store": self.source.spec.compared(),
             **(self.source.fingerprint() if isinstance(self.source, Marked) else {}),
         }
-
-
-def _first_words(document: Document) -> int:
-    return len(document.words or document.text.split())
 
 
 def warn_unseen(task: Supervised, gold: Sequence[Any], split: str) -> None:

@@ -15,6 +15,7 @@ from .options import json_option, listed, set_option
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
     from ..report.table import Paper
+    from .config import Config
 
 Metrics = Mapping[str, Sequence[str]]
 
@@ -98,16 +99,14 @@ def compare(
 
     chosen = load(config, changes)
     chosen.need("tasks", "data.train", "data.test")
-    metrics = _metrics(shown)
+    metrics = _known(_metrics(shown), chosen)
     from ..report.table import scores
-    from ..tasks import named
     from . import learning, steps
     from .comparing import Comparison
     from .contenders import contenders, say_unused, seeds_of
     from .published import published, strangers
     from .report_files import names_of
 
-    _known(metrics, [named(name, **chosen.task.get(name, {})).name for name in chosen.tasks])
     beside = published(paper, paper_table) if paper is not None else {}
     names = names_of(report, chosen, experiment, dataset)
     taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
@@ -144,13 +143,17 @@ def _metrics(shown: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _known(metrics: Metrics, tasks: list[str]) -> None:
-    """Before anything is trained: a score is asked for of a task that there is."""
+def _known(metrics: dict[str, list[str]], config: "Config") -> dict[str, list[str]]:
+    """The same, before anything is trained: BadParameter for a score of a task that there is not."""
+    from ..tasks import named
+
+    tasks = [named(name, **config.task.get(name, {})).name for name in config.tasks]
     for task in metrics:
         if task not in tasks:
             raise click.BadParameter(
                 f"{task!r} is not one of the tasks {', '.join(tasks)}.{nearest(task, tasks)}", param_hint="--metric"
             )
+    return metrics
 
 
 def _seeds(text: str) -> int | list[int]:

@@ -25,8 +25,9 @@ from ..methods.lumen.forms import passage_document
 from ..serve.reader_run import ReaderRun
 from ..serve.reading import MemoryReader
 from ..store import Store, estimate
-from ..types import Passage, Question
+from ..types import Passage, Pieces, Question
 from .advice import bytes_text, seconds_text
+from .calibration import Clock
 from .sampling import Estimate, spread
 
 __all__ = ["MemoryForecast", "forecast"]
@@ -97,7 +98,7 @@ def forecast(
     questions: Sequence[Question],
     k: int,
     budget: float,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock = time.perf_counter,
 ) -> MemoryForecast:
     """Measures on a sample of the passages, drawn over all of them, for about `budget` seconds.
 
@@ -114,27 +115,10 @@ def forecast(
     pieces = encoder.cut(documents)
     all_rows = _rows(different, sample, [len(one) for one in pieces])
     asked = _asked(questions, sample, k)
-    fid = _fusion(run)
     with tempfile.TemporaryDirectory() as folder:
         store = Store.open(Path(folder) / "states", run.spec)
         store.fill(documents, encoder)
-        from_memory = MemoryReader(run.method, encoder, store)
-        anew = MemoryReader(fid.method, fid.encoder, None)
-        each: dict[str, list[float]] = {"encode": [], "read": [], "fid": []}
-        until = clock() + budget
-
-        def timed(name: str, action: Callable[[], Any], count: int) -> None:
-            began = clock()
-            action()
-            each[name].append((clock() - began) / count)
-
-        for number in range(ROUNDS[1] + 1):
-            one = [asked[number % len(asked)]]
-            timed("read", partial(from_memory.answers, one), 1)
-            timed("fid", partial(anew.answers, one), 1)
-            timed("encode", lambda: list(encoder.encode(pieces, plan.stored)), len(pieces))
-            if number >= ROUNDS[0] and clock() >= until:
-                break
+        each = _measured(run, store, pieces, asked, budget, clock)
     encode, read, other = (spread(np.array(each[name][1:])) for name in ("encode", "read", "fid"))
     share = all_rows / sum(len(one) for one in pieces) / (len(different) / len(pieces))
     encode = encode.times(share)
@@ -154,6 +138,31 @@ def forecast(
         questions=whole.value / (k * encode.value),
         questions_fid=whole.value / (other.value - read.value) if other.value > read.value else None,
     )
+
+
+def _measured(
+    run: ReaderRun, store: Store, pieces: Sequence[Pieces], asked: Sequence[Question], budget: float, clock: Clock
+) -> dict[str, list[float]]:
+    """Seconds of each round, the first of which warms up: to encode a passage, to answer a question from the store, and
+    as Fusion-in-Decoder."""
+    plan, encoder, fid = run.method.plan, run.encoder, _fusion(run)
+    from_memory, anew = MemoryReader(run.method, encoder, store), MemoryReader(fid.method, fid.encoder, None)
+    each: dict[str, list[float]] = {"encode": [], "read": [], "fid": []}
+    until = clock() + budget
+
+    def timed(name: str, action: Callable[[], Any], count: int) -> None:
+        began = clock()
+        action()
+        each[name].append((clock() - began) / count)
+
+    for number in range(ROUNDS[1] + 1):
+        one = [asked[number % len(asked)]]
+        timed("read", partial(from_memory.answers, one), 1)
+        timed("fid", partial(anew.answers, one), 1)
+        timed("encode", lambda: list(encoder.encode(pieces, plan.stored)), len(pieces))
+        if number >= ROUNDS[0] and clock() >= until:
+            break
+    return each
 
 
 def _sample(passages: Sequence[Passage], count: int) -> list[Passage]:
