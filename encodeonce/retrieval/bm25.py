@@ -39,7 +39,7 @@ MARKS = "".join(
 """Vowel signs and accents: parts of letters, which `re` counts as none; without them Hindi falls into consonants."""
 
 PLAIN = re.compile(r"\w+")
-"""The same in a text without marks, six times as fast."""
+"""The same in a text without marks, and faster."""
 
 WORD = re.compile(rf"\w+(?:[{MARKS}]+\w*)*")
 COMMON = frozenset(
