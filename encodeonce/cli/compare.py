@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import MissingExtra
+from ..errors import DataError, MissingExtra
 from ..resolve import nearest
 from .options import json_option, listed, set_option
 
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
     from ..report.table import Paper
+    from ..tasks import Task
     from .config import Config
 
 Metrics = Mapping[str, Sequence[str]]
@@ -112,14 +113,15 @@ def compare(
     taking_part = contenders(chosen, methods, seeds_of(_seeds(seeds)), rates)
     say_unused(chosen, taking_part)
     comparison = Comparison(chosen, report, taking_part, names, apart)
+    comparison.files.agree(write=False)  # before anything is read for a report that will not take it
+    splits, tasks = learning.learned(chosen)
+    _askable(metrics, tasks)
     if dry_run:
         from .outlook import outlook
 
-        click.echo(outlook(comparison, chosen))
+        click.echo(outlook(comparison, chosen, splits, tasks))
         return
-    comparison.files.agree(write=False)  # before anything is encoded for a report that will not take it
     comparison.files.same_encoder(steps.spec_of(chosen, steps.pretrained(chosen)), write=False)
-    splits, tasks = learning.learned(chosen)
     possible = [settings for one in taking_part for settings in one.possible]
     rows = comparison.run(tasks, lambda: learning.stored(chosen, splits, tasks, possible))
     unused = strangers(beside, scores(rows, metrics=metrics))
@@ -154,6 +156,23 @@ def _known(metrics: dict[str, list[str]], config: "Config") -> dict[str, list[st
                 f"{task!r} is not one of the tasks {', '.join(tasks)}.{nearest(task, tasks)}", param_hint="--metric"
             )
     return metrics
+
+
+def _askable(metrics: Metrics, tasks: Sequence["Task"]) -> None:
+    """Before anything is trained: BadParameter for a score that a task has not. Its names are those of a score of
+    nothing; a task that refuses to score nothing (its mean is over questions) is asked when there are rows."""
+    for task in tasks:
+        if task.name not in metrics:
+            continue
+        try:
+            there = [name for name in task.score([], []) if name != "n"]
+        except DataError:
+            continue
+        for wanted in metrics[task.name]:
+            if wanted not in there:
+                listed = f"{', '.join(there)}.{nearest(wanted, there)}"
+                problem = f"task {task.name!r} has no score {wanted!r}. There is: {listed}"
+                raise click.BadParameter(problem, param_hint="--metric")
 
 
 def _seeds(text: str) -> int | list[int]:

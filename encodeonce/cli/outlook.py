@@ -1,6 +1,6 @@
 """What a comparison has yet to do: cells by contender, and how long they will take, where like ones are finished."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -10,6 +10,7 @@ from ..errors import EncoderError
 from ..report.table import aligned
 from ..serve.methods import check
 from ..tasks import Task
+from ..types import Document
 from . import learning, steps
 from .contenders import Contender
 from .report_files import GRID, RESULTS
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["outlook"]
 
 
-def outlook(comparison: "Comparison", config: "Config") -> str:
-    """A table of what `run` would do, from the files alone: nothing is encoded, trained or written.
+def outlook(
+    comparison: "Comparison", config: "Config", splits: Mapping[str, Sequence[Document]], tasks: tuple[Task, ...]
+) -> str:
+    """A table of what `run` would do with what `learning.learned` gave: nothing is encoded, trained or written.
 
-    Raises what `run` would raise of config, data and layers; an encoder that is not here is said, not raised.
+    Raises what `run` would raise of methods and layers; an encoder that is not here is said, not raised.
     """
-    splits, tasks = learning.learned(config)
-    comparison.files.agree(write=False)
     said = [f"{split}: {len(documents):,} documents" for split, documents in splits.items()]
     try:
         model = steps.pretrained(config)

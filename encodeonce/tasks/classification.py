@@ -57,10 +57,12 @@ class Classification(DocumentTask):
         return {"labels": labels, "positive": self._positive(labels)}
 
     def value(self, document: Document) -> str:
-        """The label, as a string; true and false as JSON writes them."""
+        """The label, as a string; true and false as JSON writes them; 1.0 as 1, which is the same number in JSON."""
         value = self.read(document)
         if isinstance(value, bool):
             return str(value).lower()
+        if isinstance(value, float) and value.is_integer():
+            return str(int(value))
         if isinstance(value, (str, int, float)):
             return str(value)
         raise self.refused(

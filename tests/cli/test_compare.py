@@ -320,10 +320,10 @@ def test_what_cannot_be_compared_is_refused(run: Run, config: Path) -> None:
     assert "data.dev is not set" in no_dev.stderr
     same = run("compare", config, "-o", "rep", "-m", "linear,again", "--set", "methods.again.method=linear", code=1)
     assert "'linear' is the same as another" in same.stderr
-    assert (
-        "no metric 'f2' on test. There is: accuracy"
-        in run("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--metric", "upos=f2", code=1).stderr
-    )
+    for dry in ([], ["--dry-run"]):
+        no_score = run("compare", config, "-o", "new", *ARGS, "-m", "linear", "--metric", "upos=acuracy", *dry, code=2)
+        assert "no score 'acuracy'. There is: accuracy. Did you mean 'accuracy'?" in " ".join(no_score.stderr.split())
+        assert not (config.parent / "new").exists(), "nothing was trained"
 
 
 def test_methods_that_train_the_encoder_stand_beside_those_that_read(

@@ -105,6 +105,14 @@ def test_CLS2_scores_are_targets_of_a_regression_and_never_classes(cases: Path) 
     assert named("classification", numbers_are_classes=True).learn(rows).labels == ("0", "3.8", "5")
 
 
+def test_one_number_is_one_class_however_json_writes_it() -> None:
+    rows = documents(1, 1.0, 0, -0.0, 2.0)
+    task = named("classification").learn(rows)
+    assert task.labels == ("0", "1", "2")
+    assert task.gold(rows) == ["1", "1", "0", "0", "2"]
+    assert named("classification").learn(documents("1.0", "x")).labels == ("1.0", "x"), "a text stays as it is"
+
+
 def test_the_positive_label_is_the_one_that_training_has() -> None:
     assert named("mrpc").learn(documents("equivalent", "not_equivalent")).to_json()["positive"] == "equivalent"
     assert named("mrpc").learn(documents("0", "1")).to_json()["positive"] == "1"
