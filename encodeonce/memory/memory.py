@@ -147,9 +147,9 @@ class Memory:
 
         `source` encodes states and `vectors` vectors, where the memory has them; both load nothing if nothing is
         missing. `max_bytes` caps the states. With `replacing`, a passage takes the place of the one with its id, and
-        windows of the same source that are not among the new ones go: the text has changed. Raises DataError for ids
-        that repeat, and for an id that another text has unless `replacing`; StoreFull, NonFinite as the store does.
-        Killed, it has added nothing or everything.
+        windows of the same source that are not among the new ones go: the text has changed; without, a warning counts
+        them. Raises DataError for ids that repeat, and for an id that another text has unless `replacing`; StoreFull,
+        NonFinite as the store does. Killed, it has added nothing or everything.
         """
         refuse_repeated(passages)
         with self._writing():
@@ -161,7 +161,13 @@ class Memory:
                     f"{other[0].place or other[0].id}: {len(other)} passages have ids of other texts in {self.path}, "
                     f"the first {other[0].id!r}. Say that they replace them (--replace), or give them ids of their own."
                 )
-            stale = self._stale(passages) if replacing else []
+            stale = self._stale(passages)
+            if stale and not replacing:
+                log.warning(
+                    "%s keeps %d windows of texts that were given without them, the first %r: if the texts changed, "
+                    "their old windows still answer. --replace takes them out.", self.path, len(stale), stale[0],
+                )  # fmt: skip
+                stale = []
             documents = self.documents(passages)
             done = [
                 _filled(store, documents, encoder, name, cap, progress)

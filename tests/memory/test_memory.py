@@ -133,6 +133,19 @@ def test_a_text_that_changed_loses_its_old_windows(tmp_path: Path) -> None:
     assert memory.remove(["doc", "p1"]) == 2
 
 
+def test_a_text_that_became_shorter_is_not_taken_for_the_old_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory, source = Memory.create(tmp_path / "m", SPEC), Source()
+    long = Passage("doc", "T", "one two three four five six")
+    memory.add([*windows([long], 2), *passages(2)], source)
+    memory.add(windows([long], 2), source)
+    assert not caplog.messages, "the same text again"
+    memory.add(windows([replace(long, text="one two three four")], 2), source)
+    assert "keeps 1 windows of texts that were given without them, the first 'doc#3'" in caplog.text
+    assert len(memory) == 5
+
+
 def test_removing_by_passage_or_by_text_then_gc(tmp_path: Path) -> None:
     memory, source = Memory.create(tmp_path / "m", SPEC), Source()
     memory.add([*windows([Passage("doc", "", "a b c d")], 2), *passages(8)], source)
