@@ -97,9 +97,11 @@ class Recipe:
     options: tuple[str, ...] = ()
 
     def variant(self, unlabelled: int) -> str:
-        """What distinguishes a row, as "key=value" pairs."""
+        """What distinguishes a row, as "key=value" pairs: how many unlabelled texts there are, which is the task's, and
+        how many were asked for, where that is not the default."""
         length = f"train=full epochs={self.epochs}" if self.full else f"steps={self.steps}"
-        return f"test={self.test_size} unlabelled={unlabelled} {length}{self.config}"
+        asked = "" if self.unlabelled_size == Recipe.unlabelled_size else f"at_most={self.unlabelled_size or 'all'} "
+        return f"test={self.test_size} unlabelled={unlabelled} {asked}{length}{self.config}"
 
     def command(self, method: str, task: str, seed: int) -> str:
         """What makes one row."""

@@ -155,6 +155,7 @@ def test_I33_16_shots_are_the_published_samples_the_test_its_own_file_and_unlabe
     unlabelled = {document.text for document in cell.unlabelled}
     assert unlabelled == texts(place, "text_classification/cr/train") - seen
     assert cell.recipe.variant(7) == "test=5 unlabelled=7 steps=40"
+    assert recipe.Recipe(unlabelled_size=0).variant(7) == "test=1000 unlabelled=7 at_most=all steps=40"
 
 
 def test_texts_before_a_text_are_those_that_fusion_adds_and_never_its_own_in_another_pair(
@@ -207,7 +208,7 @@ def test_full_data_are_the_training_texts_less_the_tests_a_tenth_of_them_dev(
         assert cell.unlabelled == cell.train[:50]
     assert {d.text for d in first.dev} != {d.text for d in second.dev}
     assert full.settings(13, len(first.train)).num_train_epochs == 2
-    assert full.variant(50) == "test=1000 unlabelled=50 train=full epochs=2"
+    assert full.variant(50) == "test=1000 unlabelled=50 at_most=50 train=full epochs=2"
 
 
 def test_questions_are_answered_from_16_with_passages_of_neither_them_nor_the_test(
