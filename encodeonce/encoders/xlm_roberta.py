@@ -1,28 +1,9 @@
-"""XLM-R (Conneau et al. 2020): RoBERTa's arithmetic for a hundred languages, under its own modules.
+"""XLM-R (Conneau et al. 2020): RoBERTa's arithmetic for a hundred languages, in modules of its own."""
 
-Axes: B items   T pieces   D width
-"""
-
-from typing import ClassVar
-
-from jaxtyping import Float, Int
-from torch import Tensor
-
-from ._bert_blocks import BertBlocks
-from .stack import MaskedPaths, Segments
+from .roberta import Roberta
 
 __all__ = ["XlmRoberta"]
 
 
-class XlmRoberta(BertBlocks):
-    """Views as BERT's. The first position is row pad_token_id + 1 of the table (case LONG-2)."""
-
-    MASKED: ClassVar = MaskedPaths(
-        dense="lm_head.dense", norm="lm_head.layer_norm", weight="lm_head.decoder.weight", bias="lm_head.bias"
-    )
-
-    def embed(
-        self, vectors: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"], segments: Segments
-    ) -> Float[Tensor, "B T D"]:
-        first = self.model.embeddings.padding_idx + 1
-        return self.model.embeddings(inputs_embeds=vectors, position_ids=positions + first, token_type_ids=segments)
+class XlmRoberta(Roberta):
+    """Views, positions and masked-language head as RoBERTa's."""
