@@ -26,10 +26,10 @@ INK = "#22272e"
 TITLE = 12
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6e7681", "#882255", "#999933", "#22272e")
 """Okabe and Ito's colours and three more: told apart by readers with any colour vision."""
-
-
 MARKS = ("o", "s", "^", "D")
 """Shapes of points, one more for each time that the colours are used up."""
+HATCHES = ("", "///", "...", "xxx")
+"""The same for bars."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,16 @@ def heat(panels: Sequence[Heat], path: Path, title: str = "") -> Path:
 
 
 def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str = "frozen", title: str = "") -> Path:
-    """Mean score of every method minus that of `base`, a group a task; whiskers are the method's sd over seeds."""
+    """Mean score of every method minus that of `base`, a group a task; whiskers are the method's sd over seeds.
+
+    A method has the colour that it has in `cost`.
+    """
     tasks = [task for task, by in scores.items() if base in by and len(by) > 1]
     if not tasks:
         raise ConfigError(f"no task has a {base!r} row and another to compare with it; tasks are {list(scores)}.")
-    methods = list(dict.fromkeys(name for task in tasks for name in scores[task] if name != base))
+    looks = [(colour, hatch) for hatch in HATCHES for colour in COLOURS]
+    colours = {name: looks[n % len(looks)] for n, name in enumerate(_methods(scores))}
+    methods = [name for name in colours if name != base and any(name in scores[task] for task in tasks)]
     figure = new_figure((max(5.0, 1.6 + len(tasks) * (0.5 + 0.42 * len(methods))), 3.8))
     axis = figure.subplots()
     width = min(0.3, 0.8 / len(methods))
@@ -101,7 +106,9 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
                 continue
             score, zero = scores[task][method], scores[task][base].mean
             x, gain = t + (m - (len(methods) - 1) / 2) * width, score.mean - zero
-            axis.bar(x, gain, 0.88 * width, color=COLOURS[m % len(COLOURS)], label=None if method in named else method)
+            colour, hatch = colours[method]
+            label = None if method in named else method
+            axis.bar(x, gain, 0.88 * width, color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=label)
             named.add(method)
             spread = score.sd or 0.0
             if spread:
@@ -128,7 +135,7 @@ def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str
     axis.tick_params(labelsize=9)
     axis.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     axis.set_axisbelow(True)
-    figure.legend(loc="outside lower center", ncols=min(len(methods), 6), frameon=False, fontsize=9)
+    _legend(figure, *axis.get_legend_handles_labels())
     titled(figure, title)
     return saved(figure, path)
 
@@ -141,7 +148,7 @@ def cost(
     tasks = [task for task, by in scores.items() if any(name in seconds.get(task, {}) for name in by)]
     if not tasks:
         raise ConfigError(f"no training time is known of tasks {list(scores)}.")
-    methods = list(dict.fromkeys(name for task in tasks for name in scores[task]))
+    methods = _methods(scores)
     across = min(3, len(tasks))
     down = -(-len(tasks) // across)
     figure = new_figure((4.2 * across, 3.4 * down + 0.6))
@@ -168,8 +175,7 @@ def cost(
         axis.grid(color="#e6e8eb", linewidth=0.8)
         axis.set_axisbelow(True)
     named = [name for name in methods if name in drawn]
-    marks = [drawn[name] for name in named]
-    figure.legend(marks, named, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    _legend(figure, [drawn[name] for name in named], named)
     titled(figure, title)
     return saved(figure, path)
 
@@ -211,6 +217,18 @@ def blues() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("layers", ["#f7fafd", "#9ecae1", "#2f7fbc", "#0b3c6f"])
+
+
+def _legend(figure: "Figure", marks: Sequence[Any], names: Sequence[str]) -> None:
+    """Below everything, in as many columns as the figure has room for."""
+    room = int(figure.get_figwidth() / (0.6 + 0.075 * max(map(len, names))))
+    columns = max(1, min(len(names), room))
+    figure.legend(marks, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+
+
+def _methods(scores: Mapping[str, Mapping[str, Score]]) -> list[str]:
+    """Those of any task, in the order they come."""
+    return list(dict.fromkeys(name for by in scores.values() for name in by))
 
 
 def _row_name(panel: Heat, row: int) -> str:

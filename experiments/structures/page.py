@@ -1,4 +1,5 @@
-"""Writes docs/structures.md from the rows of experiments/structures and experiments/parsing. Nothing on it is typed.
+"""Writes docs/structures.md, and its pictures, from the rows of experiments/structures and experiments/parsing. Nothing
+on it is typed.
 
 python experiments/structures/page.py
 """
@@ -11,8 +12,9 @@ from statistics import fmean
 
 from encodeonce.cli.config import load
 from encodeonce.cli.published import published
+from encodeonce.report.plots import cost, improvement
 from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
-from encodeonce.report.table import Score, comparison, deciding, markdown, scores, steps, training_seconds
+from encodeonce.report.table import Score, comparison, deciding, markdown, scores, seconds, steps, training_seconds
 
 HERE = Path(__file__).parent
 EXPERIMENTS = HERE.parent
@@ -80,8 +82,8 @@ def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow])
     for method in dict.fromkeys(row.method for row in rows):
         of = [f"{100 * table[t][method].mean / table[t][WHOLE].mean:.1f}" if method in table[t] else "" for t in tasks]
         costs = [
-            part(cost, [row for row in rows if row.method == method], [row for row in rows if row.method == WHOLE])
-            for cost in (lambda row: row.train_s_per_batch, training_seconds)
+            part(cost_of, [row for row in rows if row.method == method], [row for row in rows if row.method == WHOLE])
+            for cost_of in (lambda row: row.train_s_per_batch, training_seconds)
         ]
         lines.append([method, *of, *costs])
     return [
@@ -92,13 +94,13 @@ def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow])
     ]
 
 
-def part(cost: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], whole: Sequence[ResultsRow]) -> str:
+def part(cost_of: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], whole: Sequence[ResultsRow]) -> str:
     """Mean cost of some rows over that of the whole's, by the machine that has most rows of both; "" where none has."""
     both = {row.machine for row in rows} & {row.machine for row in whole}
     if not both:
         return ""
     machine = max(sorted(both, key=str), key=lambda one: sum(row.machine == one for row in [*rows, *whole]))
-    means = [fmean(v for row in some if row.machine == machine and (v := cost(row))) for some in (rows, whole)]
+    means = [fmean(v for row in some if row.machine == machine and (v := cost_of(row))) for some in (rows, whole)]
     return f"{means[0] / means[1]:.3f}"
 
 
@@ -109,18 +111,20 @@ def elsewhere(rows: Sequence[ResultsRow]) -> set[str]:
 
 
 def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
-    """One comparison: scores and costs, beside fine-tuning, steps, how it was made."""
+    """One comparison: scores and costs, beside fine-tuning, steps, how it was made; pictures of all its rows, where
+    `compare` draws those of the methods it is asked for."""
     paper, metrics = SETS[folder]
     table = scores(rows, metrics=metrics)
     header, lines = comparison(rows, paper=published(PAPER, paper) if paper else None, metrics=metrics)
     foreign = elsewhere(rows)
     lines = [[f"{line[0]} †" if line[0] in foreign else line[0], *line[1:]] for line in lines]
-    pictures = [
-        f"```{{image}} ../experiments/{folder}/{name}.png\n```"
-        for name in ("improvement", *(() if foreign else ("cost",)))
-        if (EXPERIMENTS / folder / f"{name}.png").exists()
-    ]
     name, more = title(folder)
+    taken = seconds(rows, metrics=metrics)
+    what, at = name.partition(":")[0], EXPERIMENTS / folder
+    drawn = [improvement(table, at / "improvement.png", title=f"{what}: gain over Frozen")]
+    if not foreign:
+        drawn.append(cost(table, taken, at / "cost.png", f"{what}: score by cost of training"))
+    pictures = [f"```{{image}} ../{path.relative_to(EXPERIMENTS.parent).as_posix()}\n```" for path in drawn]
     above, gains = steps(table, STEPS)
     parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics))]
     if foreign:

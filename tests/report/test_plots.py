@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from encodeonce.errors import ConfigError, MissingExtra
 from encodeonce.report import plots
@@ -70,12 +71,37 @@ def test_methods_that_cost_alike_are_told_apart(monkeypatch: pytest.MonkeyPatch)
     names = ["frozen", "linear", "live_mix (compute=bf16)", "live_mix (compute=bf16 live=1)", "finetune"]
     found = {name: Score((90.0, 91.0)) for name in names}
     cost({"ner": found, "upos": found}, dict.fromkeys(("ner", "upos"), dict.fromkeys(names, 100.0)), Path("cost.png"))
+    improvement({"ner": found}, Path("gain.png"))
     (legend,) = figures[0].legends
     assert [text.get_text() for text in legend.get_texts()] == names
     assert len({line.get_color() for line in legend.get_lines()}) == len(names)
     assert all(not axis.texts for axis in figures[0].axes)
-    assert legend.get_window_extent().x0 >= 0
-    assert legend.get_window_extent().x1 <= figures[0].bbox.width
+    for figure in figures:
+        box = figure.legends[0].get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
+
+
+def test_more_methods_than_colours_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = drawn(monkeypatch)
+    found = {name: Score((90.0,)) for name in ("frozen", *map("method {}".format, range(1, 13)))}
+    improvement({"ner": found}, Path("gain.png"))
+    looks = [(patch.get_facecolor(), patch.get_hatch()) for patch in figures[0].legends[0].get_patches()]
+    assert len(set(looks)) == len(looks) == 12
+
+
+def test_a_method_has_one_colour_in_both_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = drawn(monkeypatch)
+    names = ["linear", "frozen", "adapted"]
+    found = {"ner": {"finetune": Score((1.0,))}, "upos": {name: Score((90.0, 91.0)) for name in names}}
+    cost(found, {"upos": dict.fromkeys(names, 100.0)}, Path("cost.png"))
+    improvement(found, Path("gain.png"))
+    points, bars = (figure.legends[0] for figure in figures)
+    by_point = {t.get_text(): line.get_color() for t, line in zip(points.get_texts(), points.get_lines(), strict=True)}
+    filled = zip(bars.get_texts(), bars.get_patches(), strict=True)
+    by_bar = {text.get_text(): to_hex(patch.get_facecolor()).upper() for text, patch in filled}
+    assert list(by_bar) == ["linear", "adapted"]
+    assert by_bar == {name: by_point[name] for name in by_bar}
 
 
 def test_a_title_fits_its_picture(monkeypatch: pytest.MonkeyPatch) -> None:
