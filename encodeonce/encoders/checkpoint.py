@@ -70,6 +70,9 @@ TOKENIZER_FILES = (*VOCABULARY_FILES, "merges.txt", *SETTINGS_FILES)
 
 WEIGHT_FILES = ("model.safetensors", "model.safetensors.index.json")
 
+ADAPTER = "adapter_config.json"
+"""What makes `transformers` add a PEFT adapter to the model that it loads from a folder."""
+
 UNHEARD = frozenset(
     [
         "_name_or_path",
@@ -205,7 +208,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a checkpoint folder."""
+    """config.json of a checkpoint folder. EncoderError where there is a PEFT adapter: `transformers` would add it to
+    the weights, and no hash of ours would know."""
+    if (folder / ADAPTER).is_file():
+        beside = "an adapter" if not (folder / "config.json").is_file() else "an adapter beside its model"
+        raise EncoderError(
+            f"{folder / ADAPTER}: the folder holds {beside}, and an encoder is a model whose weights are whole. Merge"
+            " it once: PeftModel.from_pretrained(model, folder).merge_and_unload().save_pretrained(new_folder), and the"
+            " tokenizer beside it; or take the adapter's files away to use the model without it."
+        )
     return read_json(folder / "config.json")
 
 

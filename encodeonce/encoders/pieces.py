@@ -20,6 +20,7 @@ from ..errors import DataError, EncoderError
 from ..types import Document, Pieces
 from ._pair_template import PairTemplate
 from .checkpoint import VOCABULARY_FILES
+from .loading import refusals
 from .windows import Window, plan, room_for
 
 __all__ = ["Cutter", "load_tokenizer"]
@@ -46,7 +47,7 @@ def load_tokenizer(folder: Path) -> Any:
         )
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as problem:
+    except refusals() as problem:
         raise EncoderError(f"{folder}: the tokenizer cannot be loaded: {problem}") from problem
 
 

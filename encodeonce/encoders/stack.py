@@ -185,8 +185,16 @@ class Stack(nn.Module, ABC):
         return states
 
     def lookup(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
-        """Piece vectors, before positions."""
-        return self.model.get_input_embeddings()(ids)
+        """Piece vectors, before positions. EncoderError for a piece that the model has no vector of."""
+        table = self.model.get_input_embeddings()
+        last = int(ids.max()) if ids.numel() else -1
+        if last >= table.num_embeddings:
+            raise EncoderError(
+                f"{self.source}: piece {last} asked for, but its table holds {table.num_embeddings} (0 to"
+                f" {table.num_embeddings - 1}). The tokenizer has pieces that the model was not given: call"
+                " model.resize_token_embeddings(len(tokenizer)), train and save it, or take the model's own tokenizer."
+            )
+        return table(ids)
 
     def place(
         self,

@@ -4,15 +4,19 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import EncoderError
 from encodeonce.types import Document
+
+from .test_checkpoint import rewrite
 
 TEXT = "The river banks, naïve as they were, held: 1,234 boats \u200b sailed past Ljubljana."
 
@@ -43,6 +47,85 @@ def test_a_weight_that_is_missing_would_be_random_and_is_refused(
         EncoderError, match=r"1 weights are missing and would be random.*layer\.2\.attention\.self\.key"
     ):
         Pretrained(folder).stack()
+
+
+@pytest.mark.parametrize("before", ["", "bert."])
+def test_a_weight_of_a_block_that_would_be_left_out_is_refused(
+    before: str, checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    """BERT with relative positions: `transformers` 5 reads such a checkpoint as if it had none."""
+    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "encoder"))
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    relative = "encoder.layer.1.attention.self.distance_embedding.weight"
+    others = {"encoder.layer.0.attention.inv_freq": torch.ones(4), "cls.predictions.bias": torch.ones(4)}
+
+    def write(more: dict[str, Tensor]) -> None:
+        named = {before + name: weight.clone() for name, weight in {**weights, **more}.items()}
+        safetensors.torch.save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
+
+    write(others)
+    assert Pretrained(folder).stack().n_blocks == 3  # what heads and older versions leave there changes no view
+    write({**others, relative: torch.ones(79, 8)})
+    with pytest.raises(EncoderError, match=rf"1 weights of its blocks would be left out, among them \['{before}enc"):
+        Pretrained(folder).stack()
+    rewrite(folder / "config.json", num_hidden_layers=1)
+    assert Pretrained(folder).stack().n_blocks == 1  # blocks that the config leaves out are left out on purpose
+
+
+@pytest.mark.parametrize("kept", [-100, 0, 5])
+def test_weights_that_were_cut_short_are_said_to_be(kept: int, checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "encoder"))
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[:kept])
+    with pytest.raises(EncoderError, match=rf"{folder}: the weights cannot be read: .*Copy or download it again"):
+        Pretrained(folder).stack()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hidden_size": "32"}, "hidden_size"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "cannot be loaded: .*bits"),
+    ],
+)
+def test_a_config_that_no_model_can_be_made_of_is_one_sentence(
+    settings: dict[str, Any], message: str, checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "encoder"))
+    rewrite(folder / "config.json", **settings)
+    with pytest.raises(EncoderError, match=message):
+        Pretrained(folder).stack()
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing")
+def test_a_folder_with_an_adapter_is_refused(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    """`transformers` adds it unasked, and the hashes of the model's own files stay the same."""
+    peft = pytest.importorskip("peft")
+    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "encoder"))
+    tuned = peft.get_peft_model(Pretrained(folder).stack().model, peft.LoraConfig(r=2, target_modules=["query"]))
+    tuned.save_pretrained(folder)
+    with pytest.raises(EncoderError, match=r"adapter_config\.json: the folder holds an adapter beside its model"):
+        Pretrained(folder)
+    tuned.save_pretrained(tmp_path / "alone")
+    with pytest.raises(EncoderError, match=r"the folder holds an adapter, and .*merge_and_unload"):
+        Pretrained(tmp_path / "alone")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (folder / name).unlink()
+    assert Pretrained(folder).spec().weights == Pretrained(checkpoint("bert")).spec().weights
+
+
+def test_a_piece_that_the_model_was_not_given_is_named(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "encoder"))
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    known = len(tokenizer)
+    tokenizer.add_tokens(["zebra"])
+    tokenizer.save_pretrained(folder)
+    model = Pretrained(folder)
+    assert len(dict(model.encode(model.cut([Document("1", ("the", "cat"))])))) == 1
+    with pytest.raises(EncoderError, match=rf"piece {known} asked for, but its table holds {known} .*resize_token"):
+        dict(model.encode(model.cut([Document("1", ("the", "zebra"))])))
 
 
 def test_half_precision_files_are_computed_in_fp32(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
