@@ -125,6 +125,7 @@ class _Loop:
         self.upper = self._upper(upper)
         self.best_weights: dict[str, dict[str, Tensor]] = {}
         self.at = _Progress()
+        self.began = time.perf_counter()
 
     def _check(self) -> None:
         if not len(self.train):
@@ -156,11 +157,10 @@ class _Loop:
     def run(self) -> Fit:
         seed_generators(self.settings.seed)
         self.resume()
-        began = time.perf_counter() - self.at.seconds
+        self.began = time.perf_counter() - self.at.seconds
         with tqdm(total=self.steps, initial=self.at.step, desc="train", unit="step", disable=None) as bar:
             while not self.at.done:
                 self.epoch(bar)
-                self.at.seconds = time.perf_counter() - began
                 self.finish_epoch()
                 self.save()
         for name, weights in self.best_weights.items():
@@ -322,6 +322,8 @@ class _Loop:
         }
 
     def save(self) -> None:
+        """A checkpoint in the folder, if there is one. The clock is read here: a resumed run counts on from it."""
+        self.at.seconds = time.perf_counter() - self.began
         if self.folder is None:
             return
         tensors = {f"model/{n}/{k}": t for n, module in self.modules.items() for k, t in module.state_dict().items()}
@@ -371,7 +373,7 @@ class _Loop:
         if self.upper is not None:
             self.upper.restore(values["upper"], _under(found.tensors, "upper/"))
         restore_generators(_under(found.tensors, "random/"), values["random"])
-        self.log.back_to(self.at.step)
+        self.log.back_to(self.at.step, self.at.epoch)
         log.info("going on after step %d of %d (epoch %d)", self.at.step, self.steps, self.at.epoch + 1)
 
 

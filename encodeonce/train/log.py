@@ -22,15 +22,17 @@ class RunLog:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(values, ensure_ascii=False) + "\n")
 
-    def back_to(self, step: int) -> None:
-        """Forget what was logged after `step`: the steps are about to be run again."""
+    def back_to(self, step: int, epochs: int = 0) -> None:
+        """Forget what was logged after `step`, and of epochs after the first `epochs`: they are about to be run again.
+        A step's line has `losses`, an epoch's has none."""
         if self._path is None or not self._path.is_file():
             return
         kept = []
         *lines, _ = self._path.read_text(encoding="utf-8").split("\n")
         for line in lines:
             try:
-                if json.loads(line)["step"] <= step:
+                said = json.loads(line)
+                if said["step"] <= step and ("losses" in said or said["epoch"] <= epochs):
                     kept.append(line + "\n")
             except (ValueError, KeyError):
                 continue  # half a line, left by a run that was killed while it wrote

@@ -273,6 +273,62 @@ def test_killed_between_the_two_files_of_a_second_checkpoint_of_one_step(
     assert len(list((tmp_path / "checkpoint").iterdir())) == 2
 
 
+def test_killed_between_the_line_of_an_epoch_and_its_checkpoint(
+    make_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With save_steps=1 there is a checkpoint of the same step, from before the epoch was scored."""
+    settings = replace(QUICK, save_steps=1)
+    whole, broken = Job(make_corpus(12), dropout=0.1), Job(make_corpus(12), dropout=0.1)
+    whole.fit(settings, folder=tmp_path / "whole", dev=whole.examples)
+    with monkeypatch.context() as patch:
+        save = checkpoint.Checkpoint.save
+
+        def failing(self: checkpoint.Checkpoint, folder: Path) -> None:
+            if self.values["progress"]["epoch"]:
+                raise StoppedError
+            save(self, folder)
+
+        patch.setattr(checkpoint.Checkpoint, "save", failing)
+        with pytest.raises(StoppedError):
+            broken.fit(settings, folder=tmp_path / "parts", dev=broken.examples)
+    resumed = Job(make_corpus(12), dropout=0.1)
+    resumed.fit(settings, folder=tmp_path / "parts", dev=resumed.examples)
+    assert logged(tmp_path / "parts") == logged(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_seconds_are_those_of_the_whole_run(
+    make_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """A clock that a batch moves by 1 and scoring dev by 100: 2 epochs of 3 batches take 206 of them."""
+    clock = [0.0]
+    monkeypatch.setattr("encodeonce.train.fit.time.perf_counter", lambda: clock[0])
+
+    def slow() -> Job:
+        job = Job(make_corpus(12))
+
+        def counted(what: Any, seconds: float) -> Any:
+            def call(*given: Any) -> Any:
+                clock[0] += seconds
+                return what(*given)
+
+            return call
+
+        job.method.losses = counted(job.method.losses, 1)  # type: ignore[method-assign]
+        job.method.predict = counted(job.method.predict, 100)  # type: ignore[method-assign]
+        return job
+
+    settings = replace(QUICK, save_steps=1, per_device_eval_batch_size=12)
+    if killed:
+        broken = slow()
+        stop_after(broken.method, 2)
+        with pytest.raises(StoppedError):
+            broken.fit(settings, folder=tmp_path, dev=broken.examples)
+        clock[0] += 1000
+    job = slow()
+    assert job.fit(settings, folder=tmp_path, dev=job.examples).seconds == 206
+
+
 def test_a_resumed_log_keeps_lines_whatever_stands_in_them(tmp_path: Path) -> None:
     log = RunLog(tmp_path)
     for step in (1, 2, 3):
