@@ -34,6 +34,12 @@ WORD = re.compile(r"\S+")
 REMEMBERED = 500_000
 """Different words whose pieces are kept at hand."""
 
+NEARLY = 0.95
+"""A share of words that is nearly all of them."""
+
+FEW = 20
+"""Fewer unknown words say nothing of a vocabulary that knows a word of `PROBES`: a text in another script."""
+
 log = logging.getLogger("encodeonce")
 
 
@@ -59,7 +65,8 @@ class Cutter:
     are shown apart are two single texts, end to end.
 
     Raises EncoderError for a tokenizer that gives words of a list other pieces than words of a text (byte-level BPE
-    without the word-start space), and in a call where (nearly) every word came out as the unknown piece.
+    without the word-start space), and in a call where (nearly) every word came out as the unknown piece, as it did for
+    all words before. One text in a script that a good vocabulary lacks is warned of.
     """
 
     def __init__(self, tokenizer: Any, window: int, overlap: int, source: str = "tokenizer") -> None:
@@ -67,6 +74,7 @@ class Cutter:
         self.fast = bool(tokenizer.is_fast)
         self._known: dict[str, list[int]] = {}
         self._places: dict[str, list[tuple[int, int]]] = {}
+        self._n_spelled = self._n_lost = 0
         if self.fast:
             self._backend = tokenizer.backend_tokenizer
             self._backend.no_padding()
@@ -133,6 +141,7 @@ class Cutter:
         if len(self._known) > REMEMBERED:
             self._known.clear()
             self._places.clear()
+            self._n_spelled = self._n_lost = 0
         new = [word for word in words if word not in self._known]
         spaced = [" " + word if self.lead and not word.startswith(" ") else word for word in new]
         if self.fast:
@@ -142,6 +151,9 @@ class Cutter:
             self._known.update((word, row.ids) for word, row in zip(new, rows, strict=True))
         else:
             self._known.update((word, self._slow_ids(text)) for word, text in zip(new, spaced, strict=True))
+        spelled = _spelled(new)
+        self._n_spelled += len(spelled)
+        self._n_lost += sum(self._is_unknown(word) for word in spelled)
 
     def _pieces(self, document: Document, first: Sequence[str], second: Sequence[str]) -> Pieces:
         cut = [self._known[word] for word in chain(first, second)]
@@ -256,12 +268,27 @@ class Cutter:
 
     def _refuse_unknown(self, items: Sequence[Sequence[str]]) -> None:
         """Stops where nearly everything is lost: such a run would train on one and the same vector."""
-        if self.unknown is None:
+        spelled = _spelled(word for words in items for word in words)
+        lost = sorted(filter(self._is_unknown, spelled))
+        if len(lost) < 2 or len(lost) < NEARLY * len(spelled):
             return
-        spelled = {word for words in items for word in words if any(letter.isalpha() for letter in word)}
-        lost = sorted(word for word in spelled if set(self._known[word]) == {self.unknown})
-        if len(lost) > 1 and len(lost) >= 0.95 * len(spelled):
-            raise EncoderError(
-                f"{self.source}: {len(lost)} of {len(spelled)} different words came out as the unknown piece, for"
-                f" example {lost[:2]}. The vocabulary does not fit the data, or was not loaded; check its files."
-            )
+        said = f"{len(lost)} of {len(spelled)} different words came out as the unknown piece, for example {lost[:2]}"
+        if self._n_lost < NEARLY * self._n_spelled or (len(lost) < FEW and self._knows_a_probe):
+            log.warning("%s: %s", self.source, said)
+            return
+        raise EncoderError(
+            f"{self.source}: {said}. The vocabulary does not fit the data, or was not loaded; check its files."
+        )
+
+    def _is_unknown(self, word: str) -> bool:
+        return self.unknown is not None and set(self._known[word]) == {self.unknown}
+
+    @cached_property
+    def _knows_a_probe(self) -> bool:
+        lead = " " * self.lead
+        return any(set(self._ids([lead + word])) - {self.unknown} for pair in PROBES for word in pair)
+
+
+def _spelled(words: Iterable[str]) -> set[str]:
+    """The different words among these that have a letter."""
+    return {word for word in words if any(letter.isalpha() for letter in word)}

@@ -179,6 +179,22 @@ def test_ALIGN_1_a_vocabulary_that_knows_no_word_stops_the_run(tiny: SimpleNames
     assert known([document("zebra")])[0].word.tolist() == [-1, 0, -1]
 
 
+def test_a_text_in_another_script_does_not_depend_on_its_company(
+    tiny: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A vocabulary that knows other words fits; one that knows none of many words does not."""
+    foreign, many = document("ሰላም", "ለዓለም"), document(*(f"{a}{b}" for a in "ሀለሐመሠረ" for b in "ሀለሐመሠረ"))
+    cut = cutter(tiny.wordpiece())
+    (alone,) = cut([foreign])
+    assert "2 of 2 different words came out as the unknown piece" in caplog.text
+    assert alone.ids.tolist() == cut([foreign, document("the", "cat", "sat")])[0].ids.tolist() == [2, 1, 1, 3]
+    with pytest.raises(EncoderError, match="36 of 36 different words came out as the unknown piece"):
+        cutter(tiny.wordpiece())([many])
+    mixed = cutter(tiny.wordpiece())
+    mixed([document("the", "cat", "sat", "on", "mat")])
+    assert len(mixed([many])[0]) == 38  # the 257th text of a file, say, after 256 in a script that is known
+
+
 def test_ALIGN_2_slow_tokenizers_give_the_same_pieces(tiny: SimpleNamespace) -> None:
     tokenizer = slow(tiny)
     assert not tokenizer.is_fast
