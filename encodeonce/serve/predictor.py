@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..batching import Cut, LaidOut, Source
 from ..errors import NotStored
+from ..methods.finetune import Finetune, refuse_long
 from ..types import Document, Pieces, Spec
 from .bundle import Run, check_spec
 
@@ -101,6 +102,7 @@ class Predictor:
         for i in asked:
             alike.setdefault(shown[i].key, []).append(i)
         fresh = self._not_stored(shown, alike)
+        self._refuse_long([shown[alike[key][0]] for key in fresh])
         live = set(fresh)
         stored = [i for key, places in alike.items() if key not in live for i in places]
         if stored:
@@ -127,6 +129,17 @@ class Predictor:
                 "encoder. Give the run's encoder, or encode them first."
             )
         return keys
+
+    def _refuse_long(self, documents: Sequence[Document]) -> None:
+        """DataError for a text that is longer than the encoder or the run's blocks can be given, before any is answered:
+        the first chunk says so by itself."""
+        if self.encoder is None or len(documents) <= CHUNK:
+            return
+        for start in range(0, len(documents), CHUNK):
+            some = documents[start : start + CHUNK]
+            lengths = map(len, self.encoder.cut(some))
+            if isinstance(self.run.method, Finetune):
+                refuse_long((one.place or one.id for one in some), lengths, self.run.method.window)
 
     def _encoded(
         self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]]

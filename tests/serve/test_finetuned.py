@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from encodeonce.batching import Source
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.errors import RunError
+from encodeonce.errors import DataError, RunError
 from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.serve.bundle import Run, load, save
 from encodeonce.serve.folder import encoder_of
@@ -197,6 +197,21 @@ def test_answers_from_the_store_and_from_the_encoder_agree(
         assert answers == live.predict(DOCUMENTS)
         assert from_store.hits == (len(DOCUMENTS) if run.method.layers else 0)
         assert live.misses == len(DOCUMENTS)
+
+
+@pytest.mark.parametrize("name", ["finetune", "shared"])
+def test_a_text_too_long_for_the_blocks_is_named_before_any_is_answered(
+    name: str, runs: dict[str, tuple[Run, Path]], encoder: Pretrained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("encodeonce.serve.predictor.CHUNK", 4)
+    predictor, answered = Predictor(runs[name][0], encoder=encoder), []
+    answer = Predictor._answer
+    monkeypatch.setattr(Predictor, "_answer", lambda *given: (answered.append(given), answer(*given)))
+    with pytest.raises(DataError, match="long: 52 pieces, but the encoder's blocks can be given 40 at once"):
+        predictor.predict([*DOCUMENTS, Document("long", ("cat",) * 50)])
+    assert not answered
+    assert len(predictor.predict(DOCUMENTS)) == len(DOCUMENTS)
+    assert answered
 
 
 def test_a_card_says_what_was_trained(runs: dict[str, tuple[Run, Path]]) -> None:
