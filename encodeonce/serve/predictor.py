@@ -131,8 +131,8 @@ class Predictor:
         return keys
 
     def _refuse_long(self, documents: Sequence[Document]) -> None:
-        """DataError for a text that is longer than the encoder or the run's blocks can be given, before any is answered:
-        the first chunk says so by itself."""
+        """DataError for a text that is longer than the encoder or the run's blocks can be given, before any is
+        answered; where there is one chunk alone its own reading says so."""
         if self.encoder is None or len(documents) <= CHUNK:
             return
         for start in range(0, len(documents), CHUNK):
