@@ -1,6 +1,7 @@
 """The loop's settings, under Hugging Face's names where it has one."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from typing import Any
 
 from ..errors import ConfigError
@@ -73,6 +74,12 @@ class Settings:
     save_steps: int = 0
 
     def __post_init__(self) -> None:
+        for name, kind in ((field.name, field.type) for field in fields(self)):
+            value = getattr(self, name)
+            if kind is int:
+                self._need(name, isinstance(value, int) and not isinstance(value, bool), "a whole number")
+            elif kind is float:
+                self._need(name, isinstance(value, (int, float)) and isfinite(value), "a finite number")
         for name in ("learning_rate", "div_factor", "final_div_factor", "adam_epsilon"):
             self._need(name, getattr(self, name) > 0, "greater than 0")
         for name in COUNTS:
