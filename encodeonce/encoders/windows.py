@@ -41,15 +41,11 @@ def plan(word: np.ndarray, before: int, after: int, window: int, overlap: int) -
         return ((before, rows - after, 0, rows),)
     edges = _edges(word[before : rows - after], room)
     starts, stops = _spans(edges, room, overlap)
-    centres = (edges[:-1] + edges[1:]) / 2
-    middles = (starts + stops) / 2
-    away = np.abs(centres[:, None] - middles[None, :])
-    outside = (edges[:-1, None] < starts[None, :]) | (edges[1:, None] > stops[None, :])
-    owner = np.where(outside, np.inf, away).argmin(1)
+    owner = _owners(edges, starts, stops)
+    own, first = np.unique(owner, return_index=True)
     windows: list[Window] = []
-    for k in np.unique(owner):
-        units = np.flatnonzero(owner == k)
-        keep_start, keep_stop = edges[units[0]] + before, edges[units[-1] + 1] + before
+    for k, unit, end in zip(own, first, [*first[1:], len(owner)], strict=True):
+        keep_start, keep_stop = edges[unit] + before, edges[end] + before
         windows.append((int(starts[k]) + before, int(stops[k]) + before, int(keep_start), int(keep_stop)))
     windows[0] = (*windows[0][:2], 0, windows[0][3])
     windows[-1] = (*windows[-1][:3], rows)
@@ -77,3 +73,14 @@ def _spans(edges: np.ndarray, room: int, overlap: int) -> tuple[np.ndarray, np.n
         spans.append((start, stop))
         start = max(edges[np.searchsorted(edges, stop - overlap)], edges[np.searchsorted(edges, start, side="right")])
     return np.array([span[0] for span in spans]), np.array([span[1] for span in spans])
+
+
+def _owners(edges: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """The window whose middle is nearest to each unit between two edges, of those that hold it whole; they ascend.
+
+    Windows ascend at both ends, so those that hold a unit are neighbours, and no table of units by windows is needed.
+    """
+    middles, centres = (starts + stops) / 2, (edges[:-1] + edges[1:]) / 2
+    after = np.clip(np.searchsorted(middles, centres), 1, len(middles) - 1)
+    nearest = after - (centres - middles[after - 1] <= middles[after] - centres)
+    return np.clip(nearest, np.searchsorted(stops, edges[1:]), np.searchsorted(starts, edges[:-1], side="right") - 1)

@@ -1,5 +1,6 @@
 """Windows against brute force, and case LONG-1."""
 
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from encodeonce.encoders.pieces import Cutter
-from encodeonce.encoders.windows import plan
+from encodeonce.encoders.windows import _edges, _spans, plan
 from encodeonce.errors import ConfigError
 from encodeonce.types import Document
 
@@ -59,6 +60,45 @@ def test_each_word_comes_from_its_most_central_window(seed: int) -> None:
         }
         owner = next(k for k, (_, _, a, b) in enumerate(windows) if a <= first < b)
         assert away[owner] == min(away.values())
+
+
+def by_table(word: np.ndarray, before: int, after: int, window: int, overlap: int) -> tuple[tuple[int, ...], ...]:
+    """Every unit held against every window: what `plan` must give, with a table of units by windows."""
+    room, stop = window - before - after, len(word) - after
+    edges = _edges(word[before:stop], room)
+    starts, stops = _spans(edges, room, overlap)
+    owners = [
+        min(
+            (k for k in range(len(starts)) if starts[k] <= first and last <= stops[k]),
+            key=lambda k: abs((first + last) / 2 - (starts[k] + stops[k]) / 2),
+        )
+        for first, last in pairwise(edges.tolist())
+    ]
+    found = []
+    for k in sorted(set(owners)):
+        units = [unit for unit, owner in enumerate(owners) if owner == k]
+        found.append([starts[k] + before, stops[k] + before, edges[units[0]] + before, edges[units[-1] + 1] + before])
+    found[0][2], found[-1][3] = 0, len(word)
+    return tuple(tuple(int(row) for row in one) for one in found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_owners_are_those_of_a_table_of_units_by_windows(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    room = int(draw.integers(3, 14))
+    word = rows(list(draw.integers(1, room + 3 * (seed % 2), size=80)), 1, 1)
+    overlap = int(draw.integers(0, room))
+    assert plan(word, 1, 1, room + 2, overlap) == by_table(word, 1, 1, room + 2, overlap)
+
+
+def test_a_book_is_planned_in_memory_that_grows_with_its_length() -> None:
+    word = np.concatenate([[-1], np.arange(300_000), [-1]]).astype(np.int32)
+    tracemalloc.start()
+    windows = plan(word, 1, 1, 512, 128)
+    highest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(windows) == 786
+    assert highest < 300 * word.nbytes, "a table of words by windows takes 2,000 times the item"
 
 
 def test_a_short_item_is_one_window() -> None:
