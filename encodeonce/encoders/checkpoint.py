@@ -15,6 +15,7 @@ from ..resolve import ROOT, available, nearest
 from .quickstart import QUICKSTART, QUICKSTART_MODEL, quickstart_folder
 
 __all__ = [
+    "Stamps",
     "config_hash",
     "counts_positions",
     "families",
@@ -54,6 +55,9 @@ NOT_FAMILIES = (
     "windows",
 )
 """The files of this room that are no family; every other file is one, named as its checkpoints' `model_type`."""
+
+Stamps = tuple[tuple[str, int, int, int], ...]
+"""What tells cheaply that files may have changed; see `stamps`."""
 
 VOCABULARY_FILES = (
     "tokenizer.json",
@@ -320,7 +324,7 @@ def weights_hash(folder: Path) -> str:
     return hashes[0] if len(hashes) == 1 else _digest(hashes)
 
 
-def stamps(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+def stamps(folder: Path) -> Stamps:
     """Name, size, time and inode of every file that a hash covers: equal stamps need no second hashing in a process."""
     names = sorted(
         path.name for path in folder.iterdir() if path.name in TOKENIZER_FILES or path.suffix == ".safetensors"

@@ -80,7 +80,9 @@ class Pretrained:
         self.overlap = self.window // 4 if overlap is None else overlap
         if not 0 <= self.overlap < self.window:
             raise ConfigError(f"overlap={overlap} must be at least 0 and less than window={self.window}.")
-        self._hashed: tuple[Any, tuple[str, str, str]] | None = None
+        self._hashed: dict[checkpoint.Stamps, tuple[str, str, str]] = {}
+        self._told: checkpoint.Stamps | None = None
+        self._loaded_from: checkpoint.Stamps | None = None
         self._fast: Stack | None = None
 
     @property
@@ -166,24 +168,48 @@ class Pretrained:
         """What would make the vectors: three hashes of files and the settings. Loads nothing.
 
         Hashes are remembered while size, time and inode of the files stay the same. Raises EncoderError where weights
-        are missing or only there as a pickle.
+        are missing or only there as a pickle, and where files were changed after they were loaded.
         """
         stamp = checkpoint.stamps(self.path)
-        if self._hashed is None or self._hashed[0] != stamp:
-            config = checkpoint.read_config(self.path)
-            hashes = (
+        weights, config, tokenizer = self._hashes(stamp)
+        if config != checkpoint.config_hash(self.config):
+            raise self._changed("config.json")
+        self._refuse_change(self._loaded_from, stamp)
+        self._told = stamp
+        return replace(self.outline(layers, dtype), weights=weights, config=config, tokenizer=tokenizer)
+
+    def _hashes(self, stamp: checkpoint.Stamps) -> tuple[str, str, str]:
+        """Of weights, config and tokenizer as they lie there now, with these stamps."""
+        if stamp not in self._hashed:
+            self._hashed[stamp] = (
                 checkpoint.weights_hash(self.path),
-                checkpoint.config_hash(config),
+                checkpoint.config_hash(checkpoint.read_config(self.path)),
                 checkpoint.tokenizer_hash(self.path),
             )
-            self._hashed = (stamp, hashes)
-        weights, config_digest, tokenizer = self._hashed[1]
-        return replace(self.outline(layers, dtype), weights=weights, config=config_digest, tokenizer=tokenizer)
+        return self._hashed[stamp]
+
+    def _note_loading(self) -> None:
+        """Files are about to be loaded; EncoderError where a Spec was given of others, or others were loaded before."""
+        stamp = checkpoint.stamps(self.path)
+        self._refuse_change(self._told if self._loaded_from is None else self._loaded_from, stamp)
+        self._loaded_from = self._loaded_from or stamp
+
+    def _refuse_change(self, before: checkpoint.Stamps | None, now: checkpoint.Stamps) -> None:
+        """EncoderError where these stamps stand for other contents; files that were only written again are fine."""
+        if before is not None and before != now and self._hashed.get(before) != self._hashes(now):
+            raise self._changed("files")
+
+    def _changed(self, what: str) -> EncoderError:
+        return EncoderError(
+            f"{self.path}: {what} changed in place after this Pretrained read them, so that its Spec and its vectors "
+            "would be of two encoders. Make a new Pretrained of the folder."
+        )
 
     @cached_property
     def _cutter(self) -> "Cutter":
         from .pieces import Cutter, load_tokenizer
 
+        self._note_loading()
         return Cutter(load_tokenizer(self.path), self.window, self.overlap, str(self.path))
 
     def cut(self, documents: Sequence[Document]) -> list[Pieces]:
@@ -288,6 +314,7 @@ class Pretrained:
     def _load(self) -> "Stack":
         """Weights from safetensors alone; a checkpoint that lacks a weight of its blocks is refused by name."""
         checkpoint.weight_files(self.path)
+        self._note_loading()
         stack = resolve("encoders", self.family).load(self.path)
         if stack.window < self.window and stack.LIMITED:
             raise EncoderError(

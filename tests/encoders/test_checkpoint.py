@@ -10,13 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 
 from encodeonce.encoders import checkpoint as files
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, EncoderError
-from encodeonce.types import Spec
+from encodeonce.types import Document, Spec
 
 
 @pytest.fixture
@@ -271,3 +272,41 @@ def test_LONG_2_nineteen_pieces_in_a_table_of_eighteen_are_windowed(checkpoint: 
     assert [len(pieces) for pieces in cut] == [19, 18]
     assert [len(pieces.windows) for pieces in cut] == [2, 1]
     assert {index: views.shape for index, views in model.encode(cut)} == {0: (4, 19, 32), 1: (4, 18, 32)}
+
+
+def scaled(folder: Path) -> None:
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    moved = {name: value * 1.1 for name, value in weights.items()}
+    safetensors.torch.save_file(moved, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_files_that_change_after_they_were_loaded_are_refused(folder: Path) -> None:
+    """The vectors would be of the old files, the Spec of the new ones: a store of them would be wrong for ever."""
+    model = Pretrained(folder)
+    before, cut = model.spec(), model.cut([Document("a", text="the cat")])
+    old = next(iter(model.encode(cut)))[1]
+    (folder / "model.safetensors").touch()
+    assert differing(before, model.spec()) == []
+    kept = (folder / "model.safetensors").read_bytes()
+    scaled(folder)
+    with pytest.raises(EncoderError, match=r"files changed in place after .*Make a new Pretrained of the folder"):
+        model.spec()
+    new = Pretrained(folder)
+    assert differing(before, new.spec()) == ["weights"]
+    assert np.abs(next(iter(new.encode(cut)))[1] - old).max() > 1e-3
+    (folder / "model.safetensors").write_bytes(kept)
+    assert differing(before, model.spec()) == []
+
+
+def test_files_that_change_between_the_spec_and_the_loading_are_refused(folder: Path) -> None:
+    model = Pretrained(folder)
+    model.spec()
+    cut = model.cut([Document("a", text="the cat")])
+    scaled(folder)
+    with pytest.raises(EncoderError, match="files changed in place"):
+        next(iter(model.encode(cut)))
+    again = Pretrained(folder)
+    again.spec()
+    rewrite(folder / "config.json", layer_norm_eps=0.1)
+    with pytest.raises(EncoderError, match=r"config\.json changed in place"):
+        again.spec()
