@@ -23,7 +23,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Claim", "is_held", "remove_unheld", "room_for", "write_atomically"]
+__all__ = ["Claim", "free_bytes", "is_held", "remove_unheld", "room_for", "writable", "write_atomically"]
 
 NO_ROOM = {errno.ENOSPC, errno.EFBIG, *([errno.EDQUOT] if hasattr(errno, "EDQUOT") else [])}
 
@@ -61,10 +61,15 @@ def is_held(path: Path) -> bool:
 
 
 def remove_unheld(path: Path) -> bool:
-    """Remove a file unless a living process holds it, or may hold it because nothing here can tell."""
+    """Remove a file unless a living process holds it, or may hold it because nothing here can tell, or it may only be
+    read."""
     try:
         handle = os.open(path, os.O_RDWR)
     except FileNotFoundError:
+        return False
+    except OSError as problem:
+        if problem.errno not in READ_ONLY:
+            raise
         return False
     try:
         if fcntl is not None and lock(handle) is not True:
@@ -92,18 +97,11 @@ class Claim:
     def take(cls, path: Path) -> "Claim | None":
         """Claim `path`, which may be left over from a dead process; None where a living one has it.
 
-        Raises StoreError where the folder may only be read.
+        Raises StoreError where the folder may only be read, StoreFull where it takes no more files.
         """
         while True:
-            try:
+            with writable(path.parent), room_for(path, 0, "Another file"):
                 handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            except OSError as problem:
-                if problem.errno not in READ_ONLY:
-                    raise
-                raise StoreError(
-                    f"{path.parent} cannot be written to: {problem.strerror}. What is there can be read; to add to it, "
-                    "get the right to write there, or copy it."
-                ) from None
             locked = lock(handle)
             if locked is False:
                 os.close(handle)
@@ -156,6 +154,26 @@ class Claim:
 
 
 @contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Turn "permission denied" and "read-only file system" into one StoreError that says what to do."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in READ_ONLY:
+            raise
+        raise StoreError(
+            f"{folder} cannot be written to: {problem.strerror}. What is there can be read; to change it, get the "
+            "right to write there, or copy it."
+        ) from None
+
+
+def free_bytes(path: Path) -> int:
+    """Of the disk where `path` is or would be."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
+
+
+@contextmanager
 def room_for(path: Path, nbytes: int, what: str) -> Iterator[None]:
     """Turn "no space left", "file too large" and "quota exceeded" into one StoreFull that says what to do."""
     try:
@@ -165,8 +183,9 @@ def room_for(path: Path, nbytes: int, what: str) -> Iterator[None]:
             raise
         raise StoreFull(
             f"{what} needs {nbytes:,} bytes and could not be written to {path.parent}: {problem.strerror} "
-            f"({shutil.disk_usage(path.parent).free:,} bytes free). Nothing unfinished was kept; what was finished "
-            "before is whole. Free space (or raise the file size limit) and run the same again: it goes on from here."
+            f"({free_bytes(path):,} bytes free). Nothing unfinished was kept; what was finished "
+            "before is whole. Free space (or raise the limit of file size or number) and run the same again: it goes "
+            "on from here."
         ) from None
 
 

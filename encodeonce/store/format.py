@@ -25,10 +25,11 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xxhash
@@ -42,6 +43,9 @@ __all__ = [
     "Layout",
     "Manifest",
     "estimate",
+    "file_sizes",
+    "finished",
+    "is_finished",
     "key_bytes",
     "manifest_names",
     "parse_sealed",
@@ -50,6 +54,8 @@ __all__ = [
     "shard_size",
     "usual_shard",
 ]
+
+Found = TypeVar("Found")
 
 FORMAT = 1
 SHARD_BYTES = 256 * 2**20
@@ -81,6 +87,34 @@ def shard_name(keys: np.ndarray) -> str:
 def manifest_names(folder: Path) -> list[str]:
     """Names of the finished shards of a store, sorted."""
     return sorted(path.stem for path in folder.glob("*.json") if NAME.fullmatch(path.stem))
+
+
+def is_finished(folder: Path, name: str) -> bool:
+    """A shard is finished when its manifest is there."""
+    return (folder / f"{name}.json").exists()
+
+
+def finished(folder: Path, names: Iterable[str], read: Callable[[str], Found]) -> Iterator[Found]:
+    """`read(name)` of each of these finished shards; what is removed since they were listed, manifest first, is left
+    out."""
+    for name in names:
+        try:
+            found = read(name)
+        except (CorruptStore, FileNotFoundError):
+            if is_finished(folder, name):
+                raise
+            continue
+        yield found
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Bytes of every file of a folder by name; what other processes remove or rename meanwhile is left out."""
+    sizes = {}
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                sizes[path.name] = path.stat().st_size
+    return sizes
 
 
 def sealed(values: Mapping[str, Any]) -> bytes:
@@ -171,6 +205,11 @@ class Manifest:
     dtype: str
     bytes: int
     xxh3_128: str
+
+    @property
+    def on_disk(self) -> int:
+        """Bytes of the shard and of this."""
+        return self.bytes + len(self.to_bytes())
 
     def to_bytes(self) -> bytes:
         values = {field: getattr(self, field) for field in self.__slots__}

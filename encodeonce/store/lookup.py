@@ -11,11 +11,12 @@ __all__ = ["Lookup"]
 class Lookup:
     """16 bytes an item beside the keys; no Python object an item."""
 
-    def __init__(self, keys: np.ndarray) -> None:
-        """`keys` uint8 [N, 32]; of equal ones the first is found."""
+    def __init__(self, keys: np.ndarray, there: np.ndarray | None = None) -> None:
+        """`keys` uint8 [N, 32]; of equal ones the first is found. Only those that are `there`, bool [N], are."""
         self.keys = np.ascontiguousarray(keys)
         heads = prefix(self.keys)
-        self.order = np.argsort(heads, kind="stable")
+        order = np.argsort(heads, kind="stable")
+        self.order = order if there is None else order[there[order]]
         self.heads = heads[self.order]
         self.distinct = self.count_distinct()
 

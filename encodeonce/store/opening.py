@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, CorruptStore, SpecMismatch, StoreError
 from ..types import Spec
-from .claim import write_atomically
+from .claim import room_for, writable, write_atomically
 from .format import FORMAT, parse_sealed, sealed
 
 __all__ = ["compare", "create", "read_spec", "refuse_other_content"]
@@ -18,6 +18,8 @@ def refuse_other_content(folder: Path) -> None:
     if not folder.is_dir():
         raise StoreError(f"{folder} is a file; a store is a folder.")
     content = sorted(path.name for path in folder.iterdir() if not path.name.startswith("store.json."))
+    if (folder / "store.json").exists():
+        return  # another process made it meanwhile
     if any(name.endswith(".safetensors") for name in content):
         raise StoreError(
             f"{folder} has shards but no store.json, so nothing says what made them. Encode into a new folder."
@@ -27,10 +29,19 @@ def refuse_other_content(folder: Path) -> None:
 
 
 def create(folder: Path, spec: Spec) -> None:
-    """Write store.json first; where another process was faster, its file stands and is compared next."""
+    """Write store.json first; where another process was faster, its file stands and is compared next.
+
+    StoreError where the folder cannot be made, StoreFull where there is no room.
+    """
     if spec.format != FORMAT:
         raise StoreError(f"Spec.format is {spec.format}; this version writes format {FORMAT}.")
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.is_symlink() and not folder.exists():
+        raise StoreError(f"{folder} is a link to {folder.readlink()}, which is not there. Make that folder first.")
+    try:
+        with writable(folder), room_for(folder, 0, "A folder"):
+            folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as problem:
+        raise StoreError(f"{folder} cannot be made: {problem.strerror}. A store needs a folder of its own.") from None
     write_atomically(folder / "store.json", sealed({"format": FORMAT, "spec": spec.to_json()}), replace=False)
 
 

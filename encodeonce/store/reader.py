@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError, CorruptStore, NotStored, StoreError
+from ..errors import ConfigError, NonFinite, NotStored, StoreError
 from ..nn.packed import Packed
 from ..types import Document, Encoding, Spec
-from .claim import remove_unheld
-from .format import estimate, key_bytes, manifest_names, shard_size, usual_shard
+from .format import estimate, finished, key_bytes, manifest_names, shard_size, usual_shard
+from .leftovers import leftovers, removed
 from .lookup import Lookup
 from .opening import compare, create, read_spec, refuse_other_content
 from .quantise import TORCH
 from .shard import Mapping, Shard
-from .writer import FillReport, Item, Job, Source, check_part, check_room, cut_items, fill_shards, is_finished, runs_of
+from .writer import Described, FillReport, Item, Job, Source, check_part, check_room, cut_items, fill_shards, runs_of
 
 __all__ = ["Store"]
 
@@ -48,6 +48,7 @@ class Store:
     def __init__(self, path: Path, spec: Spec, layers: tuple[int, ...], verify: Verify) -> None:
         self.path, self.spec, self.layers, self.verify = path, spec, layers, verify
         self._shards: list[Shard] = []
+        self._gone: set[int] = set()
         self._mapped: dict[int, None] = {}
         self._local = threading.local()
         self._add([])
@@ -90,16 +91,17 @@ class Store:
         )
 
     def refresh(self) -> None:
-        """See the shards that other writers finished since; positions known before stay as they are."""
-        known = {shard.manifest.name for shard in self._shards}
-        fresh = []
-        for name in manifest_names(self.path):
-            try:
-                fresh += [] if name in known else [Shard(self.path, name, self.spec)]
-            except CorruptStore:
-                if is_finished(self.path, name):
-                    raise  # else it was removed since it was listed, its manifest first
-        if fresh:
+        """See the shards that were finished since, and forget the keys of those that were removed.
+
+        Positions known before stay as they are.
+        """
+        names = manifest_names(self.path)
+        there, known = set(names), {shard.manifest.name: number for number, shard in enumerate(self._shards)}
+        gone = {number for name, number in known.items() if name not in there}
+        new = [name for name in names if name not in known]
+        fresh = list(finished(self.path, new, lambda name: Shard(self.path, name, self.spec)))
+        if fresh or gone != self._gone:
+            self._gone = gone
             self._add(fresh)
 
     def keys(self, documents: Sequence[Document]) -> list[str]:
@@ -159,12 +161,15 @@ class Store:
 
         `dtype` None keeps the stored type (int8 has no meaning without its scales: it comes as fp32).
         `out` is memory to reuse: contiguous, of that dtype, with at least l*P*D numbers; the result lies in it.
+        Raises NonFinite where a value is more than fp16 holds and that is asked for.
         """
         places = self._places(layers)
         index = self._valid(index)
         lengths = self._lengths[index]
         if dtype is None:
             dtype = torch.float32 if self.spec.dtype == "int8" else TORCH[self.spec.dtype]
+        if not dtype.is_floating_point:
+            raise ConfigError(f"dtype={dtype} has no place for states; ask for torch.float32, or another float type.")
         views = room(out, (len(places), int(lengths.sum()), self.spec.width), dtype)
         located, runs = self._locate(index), adjacent(places)
         self._hint(located, runs)
@@ -173,6 +178,8 @@ class Store:
         else:
             for group, first, stop in self._groups(located, len(places)):
                 self._convert(group, runs, places, views[:, first:stop])
+                if dtype == torch.float16:
+                    self._refuse_infinite(group, views[:, first:stop])
         return Packed(views, tuple(lengths.tolist()))
 
     def prefetch(self, index: np.ndarray | Sequence[int], layers: Sequence[int] | None = None) -> None:
@@ -193,14 +200,13 @@ class Store:
 
         `max_bytes` caps the whole store. `progress(rows done, rows in all)` is called after each item. `part=(i, n)`
         writes only every n-th shard, from the i-th, of those that all `documents` make together: n jobs with the same
-        documents and i = 0 ... n-1 fill one store. Raises StoreFull, NonFinite, StoreError; finished shards stay.
+        documents and i = 0 ... n-1 fill one store. Raises SpecMismatch where `source` is not what made the store,
+        StoreFull, NonFinite, StoreError; finished shards stay.
         """
         check_part(part)
         shard_bytes = usual_shard(self.spec) if shard_bytes is None else shard_bytes
         if shard_bytes < 1:
             raise ConfigError(f"shard_bytes={shard_bytes} must be at least 1.")
-        for leftover in self.path.glob("store.json*.tmp"):
-            remove_unheld(leftover)
         self.refresh()
         keys = self.keys(documents)
         found = self._find(keys)
@@ -208,6 +214,10 @@ class Store:
         distinct = len(set(keys))
         jobs: list[Job] = []
         if missing:
+            if isinstance(source, Described):
+                compare(self.path, self.spec, source.spec(self.spec.layers, self.spec.dtype))
+            for leftover in leftovers(self.path):
+                removed(leftover)
             items = dict(zip(missing, cut_items([documents[p] for p in missing], source, self.spec.unit), strict=True))
             jobs = self._jobs(keys, found, items, shard_bytes, part)
             sizes = [(len(job.items), job.rows) for job in jobs]
@@ -253,7 +263,9 @@ class Store:
         self._bases = np.cumsum([0, *sizes])
         none = np.zeros(0, np.int64)
         self._lengths = np.concatenate([none, *(shard.lengths for shard in self._shards)])
-        self._lookup = Lookup(np.concatenate([np.zeros((0, 32), np.uint8), *(shard.keys for shard in self._shards)]))
+        keys = np.concatenate([np.zeros((0, 32), np.uint8), *(shard.keys for shard in self._shards)])
+        there = np.repeat([number not in self._gone for number in range(len(sizes))], sizes) if self._gone else None
+        self._lookup = Lookup(keys, there)
 
     def _find(self, keys: Sequence[str]) -> np.ndarray:
         """Int64 [B]: position of each key, -1 where it is not stored."""
@@ -348,6 +360,19 @@ class Store:
         out.copy_(values)
         if rms is not None:
             out.mul_(torch.from_numpy(scales).to(out.dtype)[..., None]).mul_(rms[places][:, None])
+
+    def _refuse_infinite(self, group: Located, views: Tensor) -> None:
+        """NonFinite with the item whose values fp16 cannot hold; what is stored is finite."""
+        if all(bool(edge.isfinite()) for edge in torch.aminmax(views)) if views.numel() else True:
+            return
+        lengths = [int(self._shards[shard].lengths[item]) for shard, item in group]
+        whole = [bool(own.isfinite().all()) for own in views.split(lengths, dim=1)]
+        shard, item = group[whole.index(False)]
+        key = self._shards[shard].keys[item].tobytes().hex()
+        raise NonFinite(
+            f"{self.path}: item {key[:12]} has a value beyond what fp16 holds (65504). Read it as torch.bfloat16 or "
+            "torch.float32."
+        )
 
     def _scratch(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
         """Memory of this thread for values on their way to another type."""

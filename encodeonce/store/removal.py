@@ -6,6 +6,7 @@ store holds some items twice, which readers and `gc` are used to.
 """
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import numpy as np
 
 from ..errors import ConfigError, StoreError
 from .claim import Claim
-from .format import key_bytes, manifest_names
+from .format import finished, is_finished, key_bytes, manifest_names
+from .leftovers import files_of, remove, removing
 from .shard import Shard
-from .upkeep import PathLike, existing, files_of
-from .writer import Item, Job, ShardWriter, is_finished
+from .upkeep import PathLike, existing
+from .writer import Item, Job, ShardWriter
 
 __all__ = ["Removal", "keep_only"]
 
@@ -37,34 +39,34 @@ def keep_only(path: PathLike, keys: Collection[str], *, slack: float = 0.0, dry_
     """Remove every item whose key is not in `keys`.
 
     A shard is rewritten only where more than the share `slack` of its rows is unwanted (0: wherever there is one).
-    Raises CorruptStore where a shard to be rewritten is damaged, StoreError while another writer works on one.
+    Raises CorruptStore where a shard to be rewritten is damaged, StoreError while another writer works on one, or
+    another process removes something.
     """
     if not 0 <= slack <= 1:
         raise ConfigError(f"slack={slack} must lie between 0 (rewrite every shard with a hole) and 1 (none).")
     folder, spec = existing(path)
     wanted = {row.tobytes() for row in key_bytes(list(keys))}
     items = nbytes = waiting = removed = rewritten = 0
-    for name in manifest_names(folder):
-        shard = Shard(folder, name, spec)
-        stays = np.array([row.tobytes() in wanted for row in shard.keys], bool)
-        gone = int((~stays).sum())
-        if not gone:
-            continue
-        if stays.any() and shard.lengths[~stays].sum() <= slack * shard.manifest.rows:
-            waiting += gone
-            continue
-        before = sum(file.stat().st_size for file in files_of(folder, name))
-        after = 0
-        if stays.any():
-            after = _share(before, shard, stays) if dry_run else _copied(folder, shard, np.flatnonzero(stays))
-            rewritten += 1
-        else:
-            removed += 1
-        shard.unmap()
-        if not dry_run:
-            for file in files_of(folder, name):
-                file.unlink(missing_ok=True)
-        items, nbytes = items + gone, nbytes + before - after
+    with nullcontext() if dry_run else removing(folder):
+        for shard in finished(folder, manifest_names(folder), lambda name: Shard(folder, name, spec)):
+            stays = np.array([row.tobytes() in wanted for row in shard.keys], bool)
+            gone = int((~stays).sum())
+            if not gone:
+                continue
+            if stays.any() and shard.lengths[~stays].sum() <= slack * shard.manifest.rows:
+                waiting += gone
+                continue
+            before = shard.manifest.on_disk
+            after = 0
+            if stays.any():
+                after = _share(before, shard, stays) if dry_run else _copied(folder, shard, np.flatnonzero(stays))
+                rewritten += 1
+            else:
+                removed += 1
+            shard.unmap()
+            if not dry_run:
+                remove(files_of(folder, shard.manifest.name))
+            items, nbytes = items + gone, nbytes + before - after
     return Removal(items, nbytes, waiting, removed, rewritten)
 
 

@@ -5,6 +5,7 @@ Axes: L stored layers
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,11 @@ import numpy as np
 import xxhash
 
 from ..errors import CorruptStore, StoreError
-from .claim import Claim, is_held, remove_unheld
-from .format import NAME, Manifest, manifest_names
+from .format import Manifest, file_sizes, finished, is_finished, manifest_names
+from .leftovers import files_of, leftovers, remove, removed, removing
 from .opening import read_spec
 from .reader import Store
 from .shard import NEXT_STEP, Shard
-from .writer import is_finished
 
 __all__ = ["gc", "info", "ls", "verify"]
 
@@ -27,12 +27,10 @@ PathLike = str | os.PathLike[str]
 def ls(path: PathLike) -> list[dict[str, Any]]:
     """One dict a finished shard: name, items, rows, bytes (of data and manifest)."""
     folder, spec = existing(path)
-    lines = []
-    for name in manifest_names(folder):
-        manifest = Manifest.read(folder, name, spec)
-        size = sum(file.stat().st_size for file in files_of(folder, name))
-        lines.append({"name": name, "items": manifest.items, "rows": manifest.rows, "bytes": size})
-    return lines
+    return [
+        {"name": one.name, "items": one.items, "rows": one.rows, "bytes": one.on_disk}
+        for one in finished(folder, manifest_names(folder), lambda name: Manifest.read(folder, name, spec))
+    ]
 
 
 def info(path: PathLike) -> dict[str, Any]:
@@ -40,12 +38,11 @@ def info(path: PathLike) -> dict[str, Any]:
     store = Store.open(path, verify="never")
     shards, spec = ls(path), store.spec
     rows = sum(shard["rows"] for shard in shards)
-    nbytes = sum(file.stat().st_size for file in store.path.iterdir() if file.is_file())
     return {
         "path": str(store.path),
         "items": len(store),
         "rows": rows,
-        "bytes": nbytes,
+        "bytes": sum(file_sizes(store.path).values()),
         "bytes_per_row": sum(shard["bytes"] for shard in shards) / rows if rows else None,
         "layers": list(spec.layers),
         "width": spec.width,
@@ -65,12 +62,12 @@ def verify(path: PathLike) -> list[str]:
         try:
             shard = Shard(folder, name, spec)
             problems = damage(shard)
-        except CorruptStore as problem:
-            damaged.append(str(problem))
-            continue
-        damaged += problems
+        except (CorruptStore, FileNotFoundError) as problem:
+            problems = [str(problem)]
         if not problems:
             sound.append(f"{name}: {len(shard)} items, {shard.manifest.rows} rows, {shard.manifest.bytes} bytes")
+        elif is_finished(folder, name):  # else it was removed meanwhile, its manifest first
+            damaged += problems
     if damaged:
         raise CorruptStore("\n".join(damaged))
     return sound
@@ -98,61 +95,37 @@ def gc(path: PathLike, *, max_bytes: int | None = None, dry_run: bool = False) -
     """Remove what nobody reads; returns the names of the files removed (or, with `dry_run`, that would be).
 
     That is: temporary files and data without a manifest whose writer is dead, and shards whose items all are in others.
-    With `max_bytes`, whole shards go too, the oldest first, until the rest takes no more than that.
+    With `max_bytes`, whole shards go too, the oldest first, until the rest takes no more than that. Raises StoreError
+    where the store may only be read, and while another process removes something.
     """
     folder, spec = existing(path)
-    shards = [Shard(folder, name, spec) for name in manifest_names(folder)]
     dead = leftovers(folder)
-    twins = duplicates(shards)
-    gone = [file for shard in twins for file in files_of(folder, shard.manifest.name)]
-    if max_bytes is not None:
-        kept = [shard for shard in shards if shard not in twins]
-        size = sum(file.stat().st_size for shard in kept for file in files_of(folder, shard.manifest.name))
-        for shard in sorted(kept, key=lambda shard: (age(folder, shard), shard.manifest.name)):
-            if size <= max_bytes:
-                break
-            files = files_of(folder, shard.manifest.name)
-            size -= sum(file.stat().st_size for file in files)
-            gone += files
-    if not dry_run:
-        dead = [file for file in dead if removed(file)]
-        for file in gone:
-            file.unlink(missing_ok=True)
-    return [file.name for file in [*dead, *gone]]
+    with nullcontext() if dry_run else removing(folder):
+        shards = list(finished(folder, manifest_names(folder), lambda name: Shard(folder, name, spec)))
+        gone = duplicates(shards)
+        if max_bytes is not None:
+            gone += beyond(folder, [shard for shard in shards if shard not in gone], max_bytes)
+        files = [file for shard in gone for file in files_of(folder, shard.manifest.name)]
+        if not dry_run:
+            dead = [file for file in dead if removed(file)]
+            remove(files)
+    return [file.name for file in [*dead, *files]]
+
+
+def beyond(folder: Path, shards: list[Shard], max_bytes: int) -> list[Shard]:
+    """The oldest of these shards, until the rest takes no more than `max_bytes`."""
+    size, gone = sum(shard.manifest.on_disk for shard in shards), []
+    for shard in sorted(shards, key=lambda shard: (age(folder, shard), shard.manifest.name)):
+        if size <= max_bytes:
+            break
+        size -= shard.manifest.on_disk
+        gone.append(shard)
+    return gone
 
 
 def age(folder: Path, shard: Shard) -> int:
     """When the shard was finished, in nanoseconds of the file system's clock."""
     return (folder / f"{shard.manifest.name}.json").stat().st_mtime_ns
-
-
-def leftovers(folder: Path) -> list[Path]:
-    """Temporary files and data without a manifest that no living writer holds."""
-    finished = set(manifest_names(folder))
-    held, found = set(), []
-    for file in sorted(folder.iterdir()):
-        name = file.name.split(".")[0]
-        if file.suffix == ".tmp" and is_held(file):
-            held.add(name)
-        elif file.suffix == ".tmp" and (NAME.fullmatch(name) or name == "store"):
-            found.append(file)
-    for file in sorted(folder.glob("*.safetensors")):
-        unfinished = NAME.fullmatch(file.stem) and file.stem not in finished and file.stem not in held
-        # whether it is finished is asked once more, last: a writer lets go of its data when the manifest is there
-        if unfinished and not is_held(file) and not is_finished(folder, file.stem):
-            found.append(file)
-    return found
-
-
-def removed(leftover: Path) -> bool:
-    """Remove a leftover, unless a writer took up its shard after it was found."""
-    if leftover.suffix == ".tmp":
-        return remove_unheld(leftover)
-    claim = Claim.take(leftover.with_name(f"{leftover.name}.tmp"))
-    if claim is None:
-        return False
-    with claim:  # nobody begins the shard meanwhile
-        return not is_finished(leftover.parent, leftover.stem) and remove_unheld(leftover)
 
 
 def duplicates(shards: list[Shard]) -> list[Shard]:
@@ -173,11 +146,6 @@ def duplicates(shards: list[Shard]) -> list[Shard]:
 def keys_of(shard: Shard) -> Iterator[bytes]:
     """The keys of a shard as bytes."""
     return (key.tobytes() for key in np.unique(shard.keys, axis=0))
-
-
-def files_of(folder: Path, name: str) -> list[Path]:
-    """Manifest, then data: in this order they are removed, so that a half removed shard is an unfinished one."""
-    return [folder / f"{name}.json", folder / f"{name}.safetensors"]
 
 
 def existing(path: PathLike) -> tuple[Path, Any]:

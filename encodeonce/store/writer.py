@@ -12,7 +12,6 @@ Axes: N items of a shard   R their rows   T rows of one item   L stored layers  
 import errno
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -29,12 +28,24 @@ from torch import Tensor
 from ..costs import item_bytes
 from ..errors import ConfigError, StoreError, StoreFull
 from ..types import Document, Spec
-from .claim import Claim, is_held, room_for, write_atomically
-from .format import Layout, Manifest, key_bytes, shard_name, usual_shard
+from .claim import Claim, free_bytes, is_held, room_for, write_atomically
+from .format import Layout, Manifest, file_sizes, is_finished, key_bytes, shard_name, usual_shard
+from .leftovers import leftovers
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 from .shard import Shard
 
-__all__ = ["FillReport", "Item", "Job", "Source", "Uncoded", "check_room", "fill_shards", "plan", "runs_of"]
+__all__ = [
+    "Described",
+    "FillReport",
+    "Item",
+    "Job",
+    "Source",
+    "Uncoded",
+    "check_room",
+    "fill_shards",
+    "plan",
+    "runs_of",
+]
 
 log = logging.getLogger("encodeonce")
 
@@ -59,13 +70,21 @@ class Uncoded(Protocol):
 
 @runtime_checkable
 class Source(Protocol):
-    """What `fill` needs of an encoder."""
+    """What `fill` needs of an encoder. One that is `Described` too is held against the store's Spec."""
 
     def cut(self, documents: Sequence[Document]) -> Sequence[Uncoded]:
         """One a document, in order; the tokenizer's work only."""
 
     def encode(self, pieces: Sequence[Any], layers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
         """`(position in pieces, fp32 [L, T, D])` once for each position, in any order; `pieces` are of `cut`."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A source that says what its vectors are of."""
+
+    def spec(self, layers: Sequence[int], dtype: str) -> Spec:
+        """The Spec of a store of these layers that it fills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +155,18 @@ def runs_of(part: tuple[int, int], lengths: Sequence[int], spec: Spec, shard_byt
 def check_room(folder: Path, items: int, rows: int, needed: int, max_bytes: int | None) -> None:
     """StoreFull where so many items and rows, `needed` bytes on disk, pass the cap of the store or the disk's room.
 
-    The store need not exist yet.
+    The store need not exist yet. What dead writers left in it makes room: a fill removes it first.
     """
-    held = sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) if folder.is_dir() else 0
+    sizes = file_sizes(folder) if folder.is_dir() else {}
+    dead = sum(sizes.pop(file.name, 0) for file in leftovers(folder)) if sizes else 0
+    held = sum(sizes.values())
     what = f"{items:,} items ({rows:,} rows) need {needed:,} bytes"
     if max_bytes is not None and held + needed > max_bytes:
         raise StoreFull(
             f"{folder}: {what} beside the {held:,} stored, over max_bytes={max_bytes:,}. Raise it, store fewer layers, "
             "or use dtype='int8'. Nothing was written."
         )
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    free = shutil.disk_usage(there).free
+    free = free_bytes(folder) + dead
     if needed > free:
         raise StoreFull(
             f"{folder}: {what}; the disk has {free:,} free. Free space, store fewer layers, or use dtype='int8'. "
@@ -188,11 +208,6 @@ def fill_shards(
             pause = min(2 * pause, 1.0)
         pending = busy
     return written, nbytes
-
-
-def is_finished(folder: Path, name: str) -> bool:
-    """A shard is finished when its manifest is there."""
-    return (folder / f"{name}.json").exists()
 
 
 class Meter:
@@ -259,7 +274,8 @@ class ShardWriter:
         try:
             write_atomically(self.folder / f"{self.job.name}.json", manifest)
         except BaseException:
-            data.unlink(missing_ok=True)
+            if not is_finished(self.folder, self.job.name):  # where nothing is locked, another may have finished it
+                data.unlink(missing_ok=True)
             raise
         log.debug("wrote shard %s: %d items, %d rows, %d bytes", self.job.name, n, self.job.rows, self.layout.size)
         return self.layout.size + len(manifest)

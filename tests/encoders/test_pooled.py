@@ -104,7 +104,7 @@ def test_stored_found_again_and_never_mixed(checkpoint: Checkpoint, tmp_path: Pa
             Store.open(tmp_path / "s", other)
     with pytest.raises(SpecMismatch, match=r"pooling: 'mean' .*'mean\+l2'|'mean\+l2' .*'mean'"):
         Store.open(tmp_path / "s", Pooled(again.model, normalize=True).spec(dtype=dtype))
-    with pytest.raises(StoreError, match="rows are sentences"):
+    with pytest.raises(SpecMismatch, match="unit: 'piece' here, 'sentence' there"):
         store.fill([Document("n", text="new", sentences=("new",))], again.model)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from fake_source import FakeSource, digest, documents, spec, states
 
 from encodeonce.errors import StoreFull
-from encodeonce.store import Store, claim, gc, info, upkeep, verify
+from encodeonce.store import Store, check_room, claim, gc, info, leftovers, upkeep, verify, writer
 
 Forked = Callable[[Callable[[], object]], int]
 FSYNC = os.fsync
@@ -175,7 +176,7 @@ def test_gc_spares_a_shard_that_is_finished_while_it_looks(
     due = whole(tmp_path, 5)
     (manifest, *_) = (tmp_path / name for name in due if name.endswith(".json") and name != "store.json")
     aside = manifest.rename(tmp_path.with_name("aside.json"))
-    asked = getattr(upkeep, moment)
+    asked = getattr(leftovers, moment)
 
     def finishing(path: Path) -> object:
         if moment == "leftovers":
@@ -185,7 +186,7 @@ def test_gc_spares_a_shard_that_is_finished_while_it_looks(
             aside.rename(manifest)
         return found if moment == "leftovers" else asked(path)
 
-    monkeypatch.setattr(upkeep, moment, finishing)
+    monkeypatch.setattr({"is_held": leftovers, "leftovers": upkeep}[moment], moment, finishing)
     assert gc(tmp_path) == []
     assert digest(tmp_path) == due
 
@@ -285,3 +286,55 @@ def test_cachekey_2_the_same_in_a_process_with_another_hash_seed(tmp_path: Path)
     source = FakeSource()
     assert Store.open(tmp_path / "s", spec(dtype="fp16")).fill(documents(10), source).hits == 10
     assert source.cut_documents == 0
+
+
+def test_what_a_killed_writer_left_is_room_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole shard was taken from the disk when it died; going on needs no more, and no more of the cap."""
+    due = whole(tmp_path / "whole", 20)
+    size = sum(path.stat().st_size for path in (tmp_path / "whole").iterdir())
+    folder = tmp_path / "s"
+    store = Store.open(folder, spec(dtype="fp16"))
+    for name in due:
+        if name.endswith(".safetensors"):
+            shutil.copy(tmp_path / "whole" / name, folder / f"{name}.tmp")
+    usage = shutil.disk_usage(folder)
+
+    def nearly_full(path: Path) -> object:
+        taken = sum(path.stat().st_size for path in folder.iterdir())
+        return usage._replace(free=size - taken)
+
+    monkeypatch.setattr(shutil, "disk_usage", nearly_full)
+    check_room(folder, 20, 1, size - (folder / "store.json").stat().st_size, size)  # as a dry run asks
+    store.fill(documents(20), FakeSource(), shard_bytes=SHARD, max_bytes=size)
+    assert digest(folder) == due
+
+
+def test_no_more_files_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, opened = Store.open(tmp_path, spec()), os.open
+
+    def full(path: Path, flags: int, *rest: int) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(StoreFull, match=r"Another file needs 0 bytes .*No space left .*file size or number"):
+        store.fill(documents(3), FakeSource())
+
+
+def test_without_locks_a_shard_that_another_finished_is_left_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both wrote it; this one's disk is full at the manifest, the other's is there."""
+    due = whole(tmp_path / "whole", 3)
+    folder, written = tmp_path / "s", writer.write_atomically
+
+    def full(path: Path, data: bytes) -> None:
+        written(path, data)  # the other's
+        raise StoreFull("full")
+
+    monkeypatch.setattr(writer, "write_atomically", full)
+    monkeypatch.setattr(claim, "fcntl", None)
+    with pytest.raises(StoreFull):
+        Store.open(folder, spec(dtype="fp16")).fill(documents(3), FakeSource())
+    assert digest(folder) == due

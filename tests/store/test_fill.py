@@ -1,5 +1,6 @@
 """Filling: what is encoded, what is refused, what is counted."""
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -11,7 +12,7 @@ import pytest
 from fake_source import FakeSource, digest, documents, spec, states
 
 from encodeonce.errors import ConfigError, NonFinite, SpecMismatch, StoreError, StoreFull
-from encodeonce.store import Source, Store, ls
+from encodeonce.store import Source, Store, gc, ls, reader
 from encodeonce.types import Document, Pieces, Spec
 
 
@@ -296,3 +297,67 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
             Store.open(tmp_path / "s", asked)
     with pytest.raises(StoreError, match=r"Spec\.format is 2"):
         Store.open(tmp_path / "new", spec(format=2))
+
+
+class Described(FakeSource):
+    """The stand-in, saying what made its vectors."""
+
+    def __init__(self, **changes: object) -> None:
+        super().__init__()
+        self.changes = changes
+
+    def spec(self, layers: Sequence[int], dtype: str) -> Spec:
+        return spec(layers=tuple(layers), dtype=dtype, **self.changes)
+
+
+def test_a_source_that_did_not_make_the_store_is_refused(tmp_path: Path) -> None:
+    """Also where the store was opened without a Spec: its vectors would stand under another encoder's name."""
+    Store.open(tmp_path, spec()).fill(documents(3), Described())
+    other = Described(weights="x", window=17)
+    with pytest.raises(SpecMismatch, match=r"(?s)weights: 'x' here.*window: 17 here"):
+        Store.open(tmp_path).fill(documents(5), other)
+    assert (other.cut_documents, len(Store.open(tmp_path))) == (0, 3)
+    assert Store.open(tmp_path, spec(layers=(1, 2))).fill(documents(5), Described()).written == 2
+
+
+def test_what_was_removed_since_the_store_was_opened_is_encoded_again(tmp_path: Path) -> None:
+    Store.open(tmp_path, spec()).fill(documents(12), FakeSource(), shard_bytes=1500)
+    before = digest(tmp_path)
+    store = Store.open(tmp_path, spec())
+    gc(tmp_path, max_bytes=sum(line["bytes"] for line in ls(tmp_path)) // 2)
+    left = len(Store.open(tmp_path))
+    report = store.fill(documents(12), FakeSource(), shard_bytes=1500)
+    assert (report.hits, report.written, len(store)) == (left, 12 - left, 12)
+    assert left < 12
+    assert digest(tmp_path) == before
+
+
+def test_a_store_that_another_process_makes_meanwhile_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a shard already when this one looks whether the folder is empty."""
+    refuse = reader.refuse_other_content
+
+    def later(folder: Path) -> None:
+        monkeypatch.setattr(reader, "refuse_other_content", refuse)
+        Store.open(folder, spec()).fill(documents(3), FakeSource())
+        refuse(folder)
+
+    monkeypatch.setattr(reader, "refuse_other_content", later)
+    assert len(Store.open(tmp_path / "s", spec())) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "unplugged")
+    with pytest.raises(StoreError, match=r"file/s cannot be made: Not a directory\. A store needs a folder"):
+        Store.open(tmp_path / "file" / "s", spec())
+    with pytest.raises(StoreError, match=r"link is a link to .*unplugged, which is not there"):
+        Store.open(tmp_path / "link", spec())
+
+    def denied(path: Path, **rest: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    with pytest.raises(StoreError, match="new cannot be written to: Permission denied"):
+        Store.open(tmp_path / "new", spec())

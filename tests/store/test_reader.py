@@ -4,7 +4,7 @@ import gc
 import mmap
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,10 @@ from fake_source import FakeSource, documents, spec, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encodeonce.errors import ConfigError, NotStored
-from encodeonce.store import Store
+from encodeonce.errors import ConfigError, NonFinite, NotStored
+from encodeonce.store import Store, keep_only
 from encodeonce.store import reader as reader_module
-from encodeonce.types import Document
+from encodeonce.types import Document, Pieces
 
 BOUND = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8, "int8": 0.02}
 """Largest error relative to the largest number of an item."""
@@ -226,3 +226,41 @@ def test_round_trip_of_ragged_lengths(
         # int8: half a step of the row's own scale, in units of its channels, whose sizes differ by less than 5 here
         bound = BOUND[dtype] * np.abs(item).max() * (5 if dtype == "int8" else 1)
         np.testing.assert_allclose(packed.views[:, start : start + n], item, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+def test_what_was_rewritten_is_found_where_it_is_now(tmp_path: Path, dtype: str) -> None:
+    """keep_only copies what stays into new shards; a reader that refreshes forgets the old ones."""
+    store = filled(tmp_path, dtype=dtype)
+    keys = [document.key for document in documents(12)]
+    before = {key: store.get(key).states for key in keys}
+    kept = keys[::2]
+    keep_only(tmp_path, kept)
+    store._shards[0].unmap()
+    store.refresh()
+    assert (len(store), keys[1] in store) == (6, False)
+    for key in kept:
+        np.testing.assert_array_equal(store.get(key).states, before[key])
+    with pytest.raises(NotStored, match="lacks 1 of 1 items"):
+        store.index(keys[1:2])
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+def test_values_beyond_fp16_are_not_read_as_infinite(tmp_path: Path, dtype: str) -> None:
+    class Large(FakeSource):
+        def encode(self, pieces: Sequence[Pieces], layers: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
+            for position, array in super().encode(pieces, layers):
+                array[1, 0, 3] = 90_000 if position == 2 else 60_000
+                yield position, array
+
+    store = Store.open(tmp_path, spec(dtype=dtype))
+    store.fill(documents(4), Large())
+    index = store.index([document.key for document in documents(4)])
+    assert store.batch(index).views.max() == pytest.approx(90_000, rel=0.01)
+    with pytest.raises(NonFinite, match=f"item {documents(4)[2].key[:12]} has a value beyond what fp16 holds"):
+        store.batch(index, dtype=torch.float16)
+    rest = store.batch(index[[0, 1, 3]], dtype=torch.float16).views
+    np.testing.assert_allclose(rest.float(), store.batch(index[[0, 1, 3]]).views, rtol=2e-3)
+    assert store.batch(index, [0, 2], dtype=torch.float16).views.isfinite().all()
+    with pytest.raises(ConfigError, match=r"dtype=torch\.int8 has no place for states"):
+        store.batch(index, dtype=torch.int8)

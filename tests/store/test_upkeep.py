@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 from fake_source import FakeSource, digest, documents, spec, states
 
 from encodeonce.errors import CorruptStore, StoreError
-from encodeonce.store import Store, gc, info, ls, reader, verify
+from encodeonce.store import Store, gc, info, keep_only, ls, reader, removal, upkeep, verify
+from encodeonce.store.claim import Claim
+from encodeonce.store.format import manifest_names
+from encodeonce.store.shard import Shard
 
 
 def filled(folder: Path, n: int = 20) -> Store:
@@ -75,7 +79,7 @@ def test_info_of_a_store_that_may_only_be_read(tmp_path: Path, monkeypatch: pyte
     assert info(tmp_path)["unfinished"] == [dead]
     store = Store.open(tmp_path)
     store.fill(documents(20), FakeSource())  # nothing is missing
-    with pytest.raises(StoreError, match=r"cannot be written to: .*\. What is there can be read; to add to it, get"):
+    with pytest.raises(StoreError, match=r"cannot be written to: .*\. What is there can be read; to change it, get"):
         store.fill(documents(21), FakeSource())
 
 
@@ -149,3 +153,93 @@ def test_nothing_is_said_of_what_is_no_store(tmp_path: Path) -> None:
     for command in (info, ls, verify, gc):
         with pytest.raises(StoreError, match="There is no store at"):
             command(tmp_path)
+
+
+@pytest.mark.parametrize("command", [ls, info, verify, gc, lambda folder: keep_only(folder, [])])
+def test_a_shard_that_is_removed_while_a_command_looks_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[Path], object]
+) -> None:
+    """`store gc` of another process, between the listing and the reading; what stays is as it was."""
+    filled(tmp_path)
+    name, *stay = (line["name"] for line in ls(tmp_path))
+
+    def removed_since(folder: Path) -> list[str]:
+        names = manifest_names(folder)
+        for file in folder.glob(f"{name}.*"):
+            file.unlink()
+        return names
+
+    for module in (upkeep, removal):
+        monkeypatch.setattr(module, "manifest_names", removed_since)
+    command(tmp_path)
+    monkeypatch.undo()
+    assert manifest_names(tmp_path) == ([] if command not in (ls, info, verify, gc) else stay)
+
+
+def test_a_shard_that_is_removed_while_it_is_hashed_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    lines = ls(tmp_path)
+    hashed = upkeep.damage
+
+    def meanwhile(shard: Shard) -> list[str]:
+        if shard.manifest.name == lines[1]["name"]:
+            for file in tmp_path.glob(f"{shard.manifest.name}.*"):
+                file.unlink()
+        return hashed(shard)
+
+    monkeypatch.setattr(upkeep, "damage", meanwhile)
+    assert len(verify(tmp_path)) == len(lines) - 1
+
+
+def test_a_temporary_file_that_gets_its_name_while_sizes_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(tmp_path)
+    due, temporary, seen = info(tmp_path)["bytes"], tmp_path / ("0" * 32 + ".json.tmp"), Path.is_file
+
+    def renamed(path: Path) -> bool:
+        there = seen(path)
+        if path == temporary:
+            path.unlink()
+        return there
+
+    monkeypatch.setattr(Path, "is_file", renamed)
+    for look in (lambda: info(tmp_path)["bytes"] == due, lambda: store.fill(documents(25), FakeSource()).written == 5):
+        temporary.write_bytes(b"half")
+        with Claim.take(temporary):
+            assert look()
+
+
+def test_one_process_at_a_time_removes(tmp_path: Path) -> None:
+    """keep_only has copied what stays and gc has seen copy and original: each would remove the other's."""
+    filled(tmp_path)
+    before = digest(tmp_path)
+    with Claim.take(tmp_path / "store.removal.tmp"):
+        for command in (gc, lambda folder: keep_only(folder, [])):
+            with pytest.raises(StoreError, match=r"another process is removing items .*Run this again"):
+                command(tmp_path)
+        assert (gc(tmp_path, dry_run=True), keep_only(tmp_path, [], dry_run=True).items) == ([], 20)
+    assert digest(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", [errno.EACCES, errno.EROFS])
+def test_nothing_is_removed_from_a_store_that_may_only_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    filled(tmp_path)
+    (tmp_path / "store.json.0.tmp").write_bytes(b"half")
+    before, opened = digest(tmp_path), os.open
+
+    def read_only(path: Path, flags: int, *rest: int) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY):
+            raise OSError(kind, os.strerror(kind), str(path))
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", read_only)
+    for command in (gc, lambda folder: gc(folder, max_bytes=0), lambda folder: keep_only(folder, [])):
+        with pytest.raises(StoreError, match=r"cannot be written to: .*get the right to write there"):
+            command(tmp_path)
+    assert Store.open(tmp_path).fill(documents(20), FakeSource()).hits == 20
+    assert digest(tmp_path) == before
