@@ -14,7 +14,7 @@ import torch
 from encodeonce.corpus.text import with_sentences
 from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.errors import ConfigError, DataError, EncoderError, SpecMismatch, StoreError
+from encodeonce.errors import ConfigError, DataError, EncoderError, SpecMismatch
 from encodeonce.store import Store, verify
 from encodeonce.types import Document, Texts
 
