@@ -100,6 +100,9 @@ def encode(
         click.echo(json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan))
         check_room(path, plan.missing, plan.rows, plan.bytes, max_bytes)
         return
+    if max_bytes is not None and not (path / "store.json").exists():  # one that would be too large is not even begun
+        plan = steps.planned(path, spec, documents, model, part)
+        check_room(path, plan.missing, plan.rows, plan.bytes, max_bytes)
     opened = Store.open(path, spec)
     done = steps.encode(opened, documents, model, max_bytes=max_bytes, part=part)
     click.echo(json.dumps({"store": config.store, **done.to_json()}) if as_json else _done_text(config, spec, done))

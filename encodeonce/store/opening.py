@@ -8,7 +8,7 @@ from ..types import Spec
 from .claim import room_for, writable, write_atomically
 from .format import FORMAT, parse_sealed, sealed
 
-__all__ = ["compare", "create", "read_spec", "refuse_other_content"]
+__all__ = ["compare", "create", "nothing_yet", "read_spec", "refuse_other_content"]
 
 
 def refuse_other_content(folder: Path) -> None:
@@ -54,10 +54,10 @@ def read_spec(folder: Path) -> Spec:
         raise CorruptStore(f"{folder / 'store.json'} holds no Spec: {problem}") from None
 
 
-def _nothing_yet(folder: Path) -> str:
+def nothing_yet(folder: Path) -> str:
     """A next step where a store was begun and never filled, because it would have become too large for instance."""
-    holds = [path.name for path in folder.iterdir() if path.name != "store.json"]
-    return "" if holds else f" It holds nothing yet: to begin anew, delete {folder / 'store.json'}."
+    holds = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return f" It holds nothing yet: to begin anew, delete {folder / 'store.json'}." if holds == ["store.json"] else ""
 
 
 def compare(folder: Path, stored: Spec, asked: Spec) -> tuple[int, ...]:
@@ -70,6 +70,6 @@ def compare(folder: Path, stored: Spec, asked: Spec) -> tuple[int, ...]:
         lines = "\n".join(f"  {line}" for line in differences)
         raise SpecMismatch(
             f"{folder} was made by something else (here: what you ask for; there: the store, by {stored.encoder}):\n"
-            f"{lines}\nAsk for what the store holds, or encode into another folder.{_nothing_yet(folder)}"
+            f"{lines}\nAsk for what the store holds, or encode into another folder.{nothing_yet(folder)}"
         )
     return asked.layers

@@ -31,6 +31,7 @@ from ..types import Document, Spec
 from .claim import Claim, free_bytes, is_held, room_for, write_atomically
 from .format import Layout, Manifest, file_sizes, is_finished, key_bytes, shard_name, usual_shard
 from .leftovers import leftovers
+from .opening import nothing_yet
 from .quantise import CALIBRATION_ROWS, calibrate, refuse_non_finite, stored_bytes
 from .shard import Shard
 
@@ -164,13 +165,13 @@ def check_room(folder: Path, items: int, rows: int, needed: int, max_bytes: int 
     if max_bytes is not None and held + needed > max_bytes:
         raise StoreFull(
             f"{folder}: {what} beside the {held:,} stored, over max_bytes={max_bytes:,}. Raise it, store fewer layers, "
-            "or use dtype='int8'. Nothing was written."
+            f"or use dtype='int8'. Nothing was written.{nothing_yet(folder)}"
         )
     free = free_bytes(folder) + dead
     if needed > free:
         raise StoreFull(
             f"{folder}: {what}; the disk has {free:,} free. Free space, store fewer layers, or use dtype='int8'. "
-            "Nothing was written."
+            f"Nothing was written.{nothing_yet(folder)}"
         )
 
 

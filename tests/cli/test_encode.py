@@ -58,7 +58,10 @@ def test_a_dry_run_looks_at_the_cap_too(run: Run, tiny: Path, corpus: Path, tmp_
     )
     assert not (tmp_path / "s").exists()
     assert run(*asked, code=1).stderr.split("need")[0] == tried.stderr.split("need")[0]
-    assert "It holds nothing yet" in run(*asked[:-2], "--dtype", "int8", code=1).stderr
+    assert not (tmp_path / "s").exists()
+    done = run(*asked, "--layers", "last", "--dtype", "int8", "--max-gb", 0.1, "--json")
+    assert json.loads(done.stdout)["written"] > 0
+    assert Store.open(tmp_path / "s").spec.layers == (2,)
 
 
 def test_a_config_names_files_store_and_encoder(run: Run, config: Path, tmp_path: Path) -> None:

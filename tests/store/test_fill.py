@@ -152,7 +152,9 @@ class Disk(NamedTuple):
 
 def test_the_cap_and_the_disk_are_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, source = Store.open(tmp_path, spec()), FakeSource()
-    with pytest.raises(StoreFull, match=r"50 items \(\d+ rows\) need .* over max_bytes=20,000.*Nothing was written"):
+    with pytest.raises(
+        StoreFull, match=r"50 items \(\d+ rows\) need .* over max_bytes=20,000.*Nothing was written.*delete"
+    ):
         store.fill(documents(50), source, max_bytes=20_000)
     monkeypatch.setattr("shutil.disk_usage", lambda path: Disk(10**9, 10**9 - 5000, 5000))
     with pytest.raises(StoreFull, match="the disk has 5,000 free"):
