@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import encoder_option, json_option, read_option, reader_options, run_argument, store_option
+from .options import (
+    drawable_picture,
+    encoder_option,
+    json_option,
+    read_option,
+    reader_options,
+    run_argument,
+    store_option,
+)
 
 if TYPE_CHECKING:
     from ..report.plots import Heat
@@ -17,7 +25,13 @@ __all__ = ["inspect"]
 @click.command()
 @run_argument
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="A heat map (.png, .svg, .pdf).")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=drawable_picture,
+    help="A heat map (.png, .svg, .pdf).",
+)
 @click.option("--by", type=click.Choice(["gold", "predicted"]), default="gold", show_default=True, help="Whose labels.")
 @click.option("--task", "-t", "chosen", multiple=True, help="Only this task; repeatable.  [default: all]")
 @click.option("--top", type=click.IntRange(min=1), default=25, show_default=True, help="Labels shown a task.")

@@ -27,13 +27,14 @@ log = logging.getLogger("encodeonce")
 def predictor_of(folder: Path, encoder: str | None = None, store: str | None = None) -> Predictor | FewShotPredictor:
     """The run in `folder`, with another place for its encoder or its store where these are given.
 
-    Raises RunError where the folder is no run or the encoder is another one, SpecMismatch for a given store of another
-    encoder. The store that the run's own config names is used where it is there and fits.
+    Raises RunError where the folder is no run or the encoder is another one, StoreError where a given store is not
+    there, SpecMismatch where it is of another encoder. The store that the run's own config names is used where it is
+    there and fits.
     """
     if is_estimator(folder):
         return FewShotPredictor.load(folder, encoder, store)
     spec = made_for(folder)
-    opened = Store.open(store, spec) if store else _own_store(folder, spec)
+    opened = _given_store(Path(store), spec) if store else _own_store(folder, spec)
     try:
         model = encoder_of(folder, spec, encoder)
     except EncoderError as problem:
@@ -55,6 +56,15 @@ def parts_of(predictor: Predictor | FewShotPredictor, documents: Sequence[Docume
     if not isinstance(predictor.encoder, Pretrained):
         raise NotStored("This run reads long documents in parts of its encoder's pieces. Name the encoder: --encoder.")
     return in_parts(run.tasks, documents, predictor.encoder, run.spec.window)
+
+
+def _given_store(place: Path, spec: Spec) -> Store:
+    if not (place / "store.json").exists():
+        raise StoreError(
+            f"There is no store at {place}. Name one that `encode` made, or leave --store out: what is not stored is "
+            "encoded for the answer, and not kept."
+        )
+    return Store.open(place, spec)
 
 
 def _own_store(folder: Path, spec: Spec) -> Store | None:
