@@ -77,7 +77,12 @@ def predict(
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
     made = _made_of_text(tasks, output) if running_text and not whole else kind
     if output is not None:
-        _refuse_other_ending(output, file, made)
+        _refuse_other_ending(output, file, made, kind)
+        if running_text and not whole and output.exists() and output.samefile(file):
+            raise ConfigError(
+                f"--output {output} is the text that is read, which would be lost: words in columns take its place. "
+                "Name another."
+            )
     if whole:
         _refuse_overwriting(tasks, columns or {})
     parts = parts_of(predictor, documents)
@@ -123,20 +128,22 @@ def _refuse_no_place(tasks: Sequence["Task"], kind: str) -> None:
         )
 
 
-def _refuse_other_ending(output: Path, file: Path, kind: str) -> None:
-    """ConfigError where OUT ends as files of other formats do, and would be read as one of them."""
+def _refuse_other_ending(output: Path, file: Path, kind: str, read_as: str) -> None:
+    """ConfigError where OUT ends as files of other formats than `kind` do, and would be read as one of them. FILE's own
+    ending will do where what is written has the format that FILE was `read_as`."""
     from ..corpus import formats
     from ..corpus._files import ending
 
     own, known = ending(output), formats()
     claimed = [name for name, one in known.items() if own in one.suffixes]
     lines = kind in ("columns", "text") and own in (*known["text"].suffixes, *known["tsv"].suffixes)
-    if not claimed or kind in claimed or lines or own == ending(file):
+    if not claimed or kind in claimed or lines or (kind == read_as and own == ending(file)):
         return
     due = " or ".join(known[kind].suffixes) or "nothing: it is a folder"
+    has = f"has {file}'s format, {kind}" if kind == read_as else f"is of the format {kind}: words, cut out of {file}"
     raise ConfigError(
-        f"--output {output}: {own} is the ending of {', '.join(claimed)}, and what is written has {file}'s format, "
-        f"{kind}. Let it end in {due}."
+        f"--output {output}: {own} is the ending of {', '.join(claimed)}, and what is written {has}. Let it end in "
+        f"{due}."
     )
 
 

@@ -234,6 +234,38 @@ def test_predictions_are_not_written_under_the_ending_of_another_format(
     assert not (tmp_path / f"out{ending}").exists()
 
 
+def test_words_cut_out_of_a_text_never_take_its_place(run: Run, trained: Path, tmp_path: Path) -> None:
+    files = {
+        "new.txt": "Every bird paints a house.\n",
+        "new.jsonl": '{"text": "A cat sees the tree.", "more": 1}\n',
+        "new.csv": "text,more\nA cat sees the tree.,1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        refused = run("predict", trained / "run", name, "-o", name, code=1).stderr
+        assert (
+            "is the ending of csv" if name == "new.csv" else "is the text that is read, which would be lost"
+        ) in refused
+        assert (tmp_path / name).read_text() == text
+    other = run("predict", trained / "run", "new.csv", "-o", "out.csv", code=1).stderr
+    assert "columns: words, cut out of new.csv. Let it end in .conll" in other
+
+
+def test_a_store_that_is_not_there_is_named_and_not_made(run: Run, trained: Path, corpus: Path, tmp_path: Path) -> None:
+    for command in ("evaluate", "predict", "inspect"):
+        said = run(command, trained / "run", corpus / "test.conllu", "--store", "sates", code=1).stderr
+        assert "There is no store at sates." in said
+    assert not (tmp_path / "sates").exists()
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_read(
+    run: Run, trained: Path, corpus: Path
+) -> None:
+    refused = run("inspect", trained / "run", corpus / "test.conllu", "-o", "heat.xyz", code=1)
+    assert "heat.xyz: a picture ends in one of" in refused.stderr
+    assert refused.stdout == ""
+
+
 def test_a_saved_data_set_comes_out_as_a_folder_that_is_named(run: Run, trained: Path, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     datasets.Dataset.from_dict({"words": [["the", "cat"], ["a", "."]], "odd": [{"a": 1}, None]}).save_to_disk("given")
