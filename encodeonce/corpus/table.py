@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, DataError
+from ..resolve import nearest
 from ..types import Document
 from ._files import BOM, Target, ending, lines, stem, write_text
 from ._format import Format, refuse_empty_pair
@@ -26,6 +27,13 @@ LOG = logging.getLogger("encodeonce")
 
 OWN = ("text", "pair", "id")
 """Names that are parts of a document and no `meta`."""
+
+UNCUT = (
+    " Each line is one cell: if another character divides cells, say which, as in --read 'separator=;' (in a config "
+    'options = { separator = ";" }).'
+)
+NO_HEADER = "In a table without a header name all by number, from 0: --columns text=0,label=1."
+"""What to do about a header that lacks what is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,7 @@ def table(path: str | Path, *, header: bool = True, quoting: bool | None = None,
             raise DataError(
                 f"{path}:{row.line}: {len(row.values)} cells; line {rows[0].line} has {len(rows[0].values)}. Cells are "
                 f"divided by {'a tab' if comma == chr(9) else repr(comma)}."
+                f"{UNCUT if len(rows[0].values) == 1 else ''}"
             )
         if row.doubtful:
             LOG.warning("%s:%d: a quote that is not closed is read as a character.", path, row.line)
@@ -183,14 +192,13 @@ def _has_header(columns: Mapping[str, int | str] | None, header: bool | None) ->
 def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Path) -> dict[str, int]:
     """Place of each column under our names: those given, and the header's other ones."""
     where: dict[str, int] = {}
-    uncut = ""
-    if len(found.names) == 1:
-        uncut = " Each line is one cell: if another character divides cells, say which, as in --read 'separator=;'."
+    uncut = UNCUT if len(found.names) == 1 else ""
     for ours, at in (columns or {}).items():
         if isinstance(at, str):
             if at not in found.names:
                 raise DataError(
-                    f"{path}:1: no column {at!r} ({ours}). The header has: {', '.join(found.names)}.{uncut}"
+                    f"{path}:1: no column {at!r} ({ours}). The header has: {', '.join(found.names)}."
+                    f"{nearest(at, list(found.names))}{uncut or ' ' + NO_HEADER}"
                 )
             where[ours] = found.names.index(at)
         else:
@@ -202,9 +210,8 @@ def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Pa
         where.update((n, at) for at, n in enumerate(found.names) if at not in taken and n not in where)
     if "text" not in where and found.names:
         raise DataError(
-            f"{path}:1: no column 'text' in: {', '.join(found.names)}.{uncut} Name it: --columns text=NAME (in Python "
-            "columns={'text': 'NAME'}). In a table without a header name all by number, from 0: --columns "
-            "text=0,label=1."
+            f"{path}:1: no column 'text' in: {', '.join(found.names)}.{uncut} Name it: --columns text=NAME (in a "
+            f"config columns = {{ text = \"NAME\" }}, in Python columns={{'text': 'NAME'}}). {NO_HEADER}"
         )
     return where
 

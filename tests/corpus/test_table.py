@@ -106,6 +106,14 @@ def test_rows_of_another_length_are_named(tmp_path: Path, name: str) -> None:
         read(path)
 
 
+def test_rows_that_another_character_divides_say_so_where_a_text_holds_commas(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("text;label\none, two;a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"x.csv:2: 2 cells; line 1 has 1.*--read 'separator=;'.*separator = \";\""):
+        read(path)
+    assert [one.text for one in read(path, separator=";")] == ["one, two"]
+
+
 def test_headers_and_maps_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("a\tb\n1\t2\n", encoding="utf-8")
@@ -115,6 +123,12 @@ def test_headers_and_maps_are_checked(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(DataError, match=r"x.tsv:1: no column 'c' \(text\). The header has: a, b"):
         read(path, columns={"text": "c"})
+    with pytest.raises(
+        DataError, match=r"no column 'bb' \(text\).*Did you mean 'b'\?.*without a header.*text=0,label=1"
+    ):
+        read(path, columns={"text": "bb"})
+    with pytest.raises(DataError, match=r"in a config columns = \{ text = \"NAME\" \}"):
+        read(path)
     with pytest.raises(DataError, match=r"x.tsv:1: no column 2 \('text'\); the table has 2"):
         read(path, columns={"text": 2})
     with pytest.raises(ConfigError, match="mixes numbers and names"):
@@ -131,7 +145,7 @@ def test_headers_and_maps_are_checked(tmp_path: Path) -> None:
 def test_a_table_whose_cells_something_else_divides_is_told_how_to_be_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("body;label\na cat;x\n")
     for columns in (None, {"text": "body"}, {"text": 0, "label": 1}):
-        with pytest.raises(DataError, match=r"Each line is one cell: .*, as in --read 'separator=;'\."):
+        with pytest.raises(DataError, match=r"Each line is one cell: .*, as in --read 'separator=;' \(in a config"):
             read(tmp_path / "t.csv", columns=columns)
     assert read(tmp_path / "t.csv", columns={"text": "body"}, separator=";")[0].meta == {"label": "x"}
     (tmp_path / "two.csv").write_text("body,label\na cat,x\n")
