@@ -97,7 +97,8 @@ OPTIONS = {
     "tasks",
     multiple=True,
     required=True,
-    help="A column, ner, chunk, feats:NAME, parsing, relations, classification, regression, multilabel, cola, ...",
+    help="A column, ner, chunk, feats:NAME, parsing, relations, classification, regression, multilabel, cola, ...; "
+    "repeatable.",
 )
 @click.option("--train", required=True, type=click.Path(exists=True), help="Training file.")
 @click.option("--dev", type=click.Path(exists=True), help="Development file.")

@@ -129,7 +129,7 @@ read_option: Decorator = click.option(
     multiple=True,
     callback=_read,
     metavar="NAME=VALUE",
-    help="An option of the format's reader: comments=true, quoting=false, unit=paragraph, ...",
+    help="An option of the format's reader: comments=true, quoting=false, unit=paragraph, ...; repeatable.",
 )
 passages_option: Decorator = click.option(
     "--passages", type=click.Path(exists=True), help="What questions name by id: documents, sections, passages."
@@ -152,7 +152,11 @@ k_option: Decorator = click.option(
 )
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 set_option: Decorator = click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Replace a key of the config, such as train.seed=1."
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Replace a key of the config, such as train.seed=1; repeatable.",
 )
 vectors_option: Decorator = click.option(
     "--vectors", metavar="ENCODER", help="Where the encoder of the memory's vectors is now, where it is one of its own."

@@ -3,6 +3,7 @@
 Axes: W words of one document
 """
 
+import json
 import logging
 from collections.abc import Iterable, Sequence
 
@@ -35,10 +36,11 @@ def column_of(document: Document, column: str, task: str) -> tuple[str, ...]:
     if why := why_no_column(document, column):
         raise DataError(f"{where(document)}: task {task!r} reads column {column!r}: {why}.")
     there = sorted(document.columns)
+    several = f" Several tasks are a list: tasks = {json.dumps(task.split(','))}." if "," in task else ""
     raise DataError(
         f"{where(document)}: task {task!r} reads column {column!r}, and there is "
-        f"{', '.join(there) if there else 'no gold column'}.{nearest(column, there)} Say where it stands with columns, "
-        f"such as {column}=NAME."
+        f"{', '.join(there) if there else 'no gold column'}.{several or nearest(column, there)} Say where it "
+        f"stands with columns, such as {column}=NAME."
     )
 
 

@@ -83,6 +83,10 @@ def test_a_missing_column_names_what_there_is() -> None:
         named("upos").learn([document()])
     with pytest.raises(DataError, match=r"Say where it stands with columns, such as upos=NAME\."):
         named("upos").learn([document(pos="A B")])
+    with pytest.raises(
+        DataError, match=r"there is deprel, upos\. Several tasks are a list: tasks = \[\"upos\", \"deprel\"\]"
+    ):
+        named("upos,deprel").learn([document(upos="A B", deprel="a b")])
 
 
 @pytest.mark.parametrize(
