@@ -199,7 +199,11 @@ class Examples:
 
     @classmethod
     def read(
-        cls, source: Source, documents: Sequence[Document], tasks: Sequence[Supervised] = (), split: str = "train"
+        cls,
+        source: Source,
+        documents: Sequence[Document],
+        tasks: Sequence[Supervised] = (),
+        split: str = "these documents",
     ) -> "Examples":
         """Examples of documents that `source` holds. `split` names them in messages.
 

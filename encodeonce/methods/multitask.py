@@ -88,7 +88,7 @@ class Multitask(nn.Module):
         return {"head": [parameter for parameter in self.part(name).parameters() if parameter.requires_grad]}
 
     def read(
-        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "train"
+        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "these documents"
     ) -> Examples:
         """`Examples.read`; no tasks where there is no gold. DataError for a document that the method's tasks have not
         `prepared`: two texts that are to be read apart and are not, or the other way round."""

@@ -83,6 +83,9 @@ def test_LABELS1_unseen_labels_are_listed_once_and_count_as_misses(
     with caplog.at_level(logging.WARNING, "encodeonce"):
         examples = Examples.read(memory, changed, [task], split="dev")
     assert caplog.messages == [f"task upos: labels of dev that training never saw, scored as misses: 'NEW' ({words})"]
+    caplog.clear()
+    Examples.read(memory, changed, [task])
+    assert caplog.messages[0].startswith("task upos: labels of these documents that training never saw")
     assert examples.units["upos"].values[:words].tolist() == [IGNORE] * words
     assert examples.gold["upos"][0] == ("NEW",) * words
     scores = task.score(examples.gold["upos"], [("NOUN",) * words, examples.gold["upos"][1]])

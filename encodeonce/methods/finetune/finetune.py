@@ -104,7 +104,7 @@ class Finetune(Multitask):
         return {kind: own for kind, own in (("head", rest), ("encoder", pretrained)) if own}
 
     def read(
-        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "train"
+        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "these documents"
     ) -> Examples:
         """`Examples.read`; DataError also for an item longer than the encoder's window, too long for live blocks."""
         examples = super().read(source, documents, tasks, split)

@@ -87,7 +87,7 @@ class Refusion(Finetune):
         return {**super().described(), "fusing": self.fusion.fusing.to_json()}
 
     def read(
-        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "train"
+        self, source: Source, documents: Sequence[Any], tasks: Sequence[Supervised] = (), split: str = "these documents"
     ) -> Examples:
         """As `Finetune`. SpecMismatch for neighbours' vectors of another encoder than those learned from; other texts
         are said."""
