@@ -203,15 +203,16 @@ def _write(rows: Sequence["ResultsRow"], report: Path, paper: "Paper", metrics: 
 
 def _draw(rows: Sequence["ResultsRow"], report: Path, metrics: Metrics) -> None:
     from ..report.plots import cost, improvement
-    from ..report.table import scores, seconds
+    from ..report.table import metrics_of, scores, seconds
 
     table, taken = scores(rows, metrics=metrics), seconds(rows, metrics=metrics)
+    metric = metrics_of(rows, metrics=metrics)
     what = f"{rows[0].dataset}, {rows[0].encoder}"
     if any("frozen" in by and len(by) > 1 for by in table.values()):
-        improvement(table, report / "improvement.png", title=f"{what}: gain over Frozen")
+        improvement(table, report / "improvement.png", title=f"{what}: gain over Frozen", metric=metric)
     # a task whose scores are all undefined has times, and nothing to draw them against
     if any(len(set(table.get(task, ())) & set(by)) > 1 for task, by in taken.items()):
-        cost(table, taken, report / "cost.png", title=f"{what}: score by cost of training")
+        cost(table, taken, report / "cost.png", title=f"{what}: score by cost of training", metric=metric)
 
 
 def _text(rows: Sequence["ResultsRow"], paper: "Paper", metrics: Metrics) -> str:

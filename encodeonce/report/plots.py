@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConfigError, MissingExtra
-from .table import Score
+from .table import LOWER, Score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6
 MARKS = ("o", "s", "^", "D")
 """Shapes of points, one more for each time that the colours are used up."""
 HATCHES = ("", "///", "...", "xxx")
-"""The same for bars."""
+"""Of bars, the same."""
 
 
 @dataclass(frozen=True)
@@ -85,70 +85,99 @@ def heat(panels: Sequence[Heat], path: Path, title: str = "") -> Path:
     return saved(figure, path)
 
 
-def improvement(scores: Mapping[str, Mapping[str, Score]], path: Path, base: str = "frozen", title: str = "") -> Path:
-    """Mean score of every method minus that of `base`, a group a task; whiskers are the method's sd over seeds.
+def improvement(
+    scores: Mapping[str, Mapping[str, Score]],
+    path: Path,
+    base: str = "frozen",
+    title: str = "",
+    metric: Mapping[str, str] | None = None,
+) -> Path:
+    """How much better every method is than `base` in the mean, a group a task; whiskers are the method's sd over seeds.
 
-    A method has the colour that it has in `cost`.
+    `metric` is task -> name of its score. An error (`table.LOWER`) has a panel of its own, as it is in another unit,
+    and what is drawn is by how much it falls: upwards is better everywhere. A method has the colour that it has in
+    `cost`.
     """
     tasks = [task for task, by in scores.items() if base in by and len(by) > 1]
     if not tasks:
         raise ConfigError(f"no task has a {base!r} row and another to compare with it; tasks are {list(scores)}.")
-    looks = [(colour, hatch) for hatch in HATCHES for colour in COLOURS]
-    colours = {name: looks[n % len(looks)] for n, name in enumerate(_methods(scores))}
-    methods = [name for name in colours if name != base and any(name in scores[task] for task in tasks)]
-    figure = new_figure((max(5.0, 1.6 + len(tasks) * (0.5 + 0.42 * len(methods))), 3.8))
-    axis = figure.subplots()
-    width = min(0.3, 0.8 / len(methods))
-    named: set[str] = set()
-    for m, method in enumerate(methods):
-        for t, task in enumerate(tasks):
-            if method not in scores[task]:
+    shown = {name for task in tasks for name in scores[task] if name != base}
+    looks = {name: look for name, look in _looks(scores, HATCHES).items() if name in shown}
+    errors = {task: name for task in tasks if (name := (metric or {}).get(task)) in LOWER}
+    panels = [own for own in ([task for task in tasks if task not in errors], *([task] for task in errors)) if own]
+    figure = new_figure((max(5.0, 1.6 * len(panels) + len(tasks) * (0.5 + 0.42 * len(looks))), 3.8))
+    ratios = [len(own) for own in panels]
+    axes = figure.subplots(1, len(panels), squeeze=False, gridspec_kw={"width_ratios": ratios})[0]
+    drawn: dict[str, Any] = {}
+    for axis, own in zip(axes, panels, strict=True):
+        error = errors.get(own[0])
+        groups = {task: scores[task] for task in own}
+        drawn |= _gains(axis, groups, looks, base, (-1, "{:.3g}") if error else (1, "{:.1f}"))
+        label = f"decrease of {error} from {base}" if error else f"points over {base}"
+        axis.set_ylabel(label, fontsize=9, color=INK)
+    _legend(figure, {name: drawn[name] for name in looks})
+    titled(figure, title)
+    return saved(figure, path)
+
+
+def _gains(
+    axis: Any,
+    scores: Mapping[str, Mapping[str, Score]],
+    looks: Mapping[str, tuple[str, str]],
+    base: str,
+    written: tuple[int, str],
+) -> dict[str, Any]:
+    """A group of bars a task; what stands for each method in a legend. `looks` are colour and hatch of each, `written`
+    is 1, or -1 where less is better, and the form of numbers."""
+    (sign, form), width, drawn = written, min(0.3, 0.8 / len(looks)), dict[str, Any]()
+    for m, (method, (colour, hatch)) in enumerate(looks.items()):
+        for t, by in enumerate(scores.values()):
+            if method not in by:
                 continue
-            score, zero = scores[task][method], scores[task][base].mean
-            x, gain = t + (m - (len(methods) - 1) / 2) * width, score.mean - zero
-            colour, hatch = colours[method]
-            label = None if method in named else method
-            axis.bar(x, gain, 0.88 * width, color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=label)
-            named.add(method)
-            spread = score.sd or 0.0
+            x, gain = t + (m - (len(looks) - 1) / 2) * width, sign * (by[method].mean - by[base].mean)
+            drawn[method] = axis.bar(
+                x, gain, 0.88 * width, color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=method
+            )
+            spread = by[method].sd or 0.0
             if spread:
                 axis.errorbar(x, gain, yerr=spread, color=INK, capsize=2, linewidth=1)
             over = gain >= 0
-            offset = (0, 3 if over else -3)
             axis.annotate(
-                f"{gain:+.1f}",
+                f"{'+' if over else '-'}{form.format(abs(gain))}",
                 (x, gain + (spread if over else -spread)),
-                xytext=offset,
+                xytext=(0, 3 if over else -3),
                 textcoords="offset points",
                 ha="center",
                 va="bottom" if over else "top",
                 fontsize=8,
                 color=INK,
             )
-    names = [f"{task}\n({base} {scores[task][base].mean:.1f})" for task in tasks]
-    axis.set_xticks(range(len(tasks)), names, fontsize=9)
-    axis.set_ylabel(f"points over {base}", fontsize=9, color=INK)
-    axis.set_xlim(-0.6, len(tasks) - 0.4)
+    names = [f"{task}\n({base} {form.format(by[base].mean)})" for task, by in scores.items()]
+    axis.set_xticks(range(len(scores)), names, fontsize=9)
+    axis.set_xlim(-0.6, len(scores) - 0.4)
     axis.axhline(0, color=INK, linewidth=0.8)
     axis.margins(y=0.15)
     bare(axis)
     axis.tick_params(labelsize=9)
     axis.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     axis.set_axisbelow(True)
-    _legend(figure, *axis.get_legend_handles_labels())
-    titled(figure, title)
-    return saved(figure, path)
+    return drawn
 
 
 def cost(
-    scores: Mapping[str, Mapping[str, Score]], seconds: Mapping[str, Mapping[str, float]], path: Path, title: str = ""
+    scores: Mapping[str, Mapping[str, Score]],
+    seconds: Mapping[str, Mapping[str, float]],
+    path: Path,
+    title: str = "",
+    metric: Mapping[str, str] | None = None,
 ) -> Path:
     """A panel a task: mean score by the seconds that a training took, on a logarithmic axis; whiskers are the sd over
-    seeds. `seconds` is task -> method -> seconds; a method without any is left out."""
+    seeds. `seconds` is task -> method -> seconds; a method without any is left out. `metric` is task -> name of its
+    score, which stands at the axis; an error (`table.LOWER`) has its lowest on top, where what is better stands."""
     tasks = [task for task, by in scores.items() if any(name in seconds.get(task, {}) for name in by)]
     if not tasks:
         raise ConfigError(f"no training time is known of tasks {list(scores)}.")
-    methods = _methods(scores)
+    looks = _looks(scores, MARKS)
     across = min(3, len(tasks))
     down = -(-len(tasks) // across)
     figure = new_figure((4.2 * across, 3.4 * down + 0.6))
@@ -157,16 +186,20 @@ def cost(
     for axis in panels[len(tasks) :]:
         axis.set_axis_off()
     for axis, task in zip(panels, tasks, strict=False):
-        known = [name for name in methods if name in scores[task] and name in seconds[task]]
+        known = [name for name in looks if name in scores[task] and name in seconds[task]]
         for method in known:
-            m, score, x = methods.index(method), scores[task][method], seconds[task][method]
-            colour, mark = COLOURS[m % len(COLOURS)], MARKS[m // len(COLOURS) % len(MARKS)]
+            (colour, mark), score, x = looks[method], scores[task][method], seconds[task][method]
             point, *_ = axis.errorbar(
                 x, score.mean, yerr=score.sd, fmt=mark, color=colour, capsize=2, linewidth=1, markersize=6
             )
             drawn[method] = point
         axis.set_xscale("log")
         axis.margins(x=0.1, y=0.1)
+        score_of = (metric or {}).get(task, "")
+        if score_of in LOWER:
+            axis.invert_yaxis()
+        label = f"{score_of}, the lowest on top" if score_of in LOWER else score_of
+        axis.set_ylabel(label, fontsize=9, color=INK)
         _plain_log(axis.xaxis)
         axis.set_title(task, loc="left", fontsize=10, color=INK)
         axis.set_xlabel("seconds of training, encoding included", fontsize=9, color=INK)
@@ -174,8 +207,7 @@ def cost(
         axis.tick_params(labelsize=8)
         axis.grid(color="#e6e8eb", linewidth=0.8)
         axis.set_axisbelow(True)
-    named = [name for name in methods if name in drawn]
-    _legend(figure, [drawn[name] for name in named], named)
+    _legend(figure, {name: drawn[name] for name in looks if name in drawn})
     titled(figure, title)
     return saved(figure, path)
 
@@ -219,16 +251,20 @@ def blues() -> Any:
     return LinearSegmentedColormap.from_list("layers", ["#f7fafd", "#9ecae1", "#2f7fbc", "#0b3c6f"])
 
 
-def _legend(figure: "Figure", marks: Sequence[Any], names: Sequence[str]) -> None:
+def _looks(scores: Mapping[str, Mapping[str, Score]], further: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A colour, and what tells apart those of one colour, of every method of any task, in the order they come."""
+    names = dict.fromkeys(name for by in scores.values() for name in by)
+    looks = [(colour, other) for other in further for colour in COLOURS]
+    return {name: looks[n % len(looks)] for n, name in enumerate(names)}
+
+
+def _legend(figure: "Figure", drawn: Mapping[str, Any]) -> None:
     """Below everything, in as many columns as the figure has room for."""
-    room = int(figure.get_figwidth() / (0.6 + 0.075 * max(map(len, names))))
-    columns = max(1, min(len(names), room))
-    figure.legend(marks, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
-
-
-def _methods(scores: Mapping[str, Mapping[str, Score]]) -> list[str]:
-    """Those of any task, in the order they come."""
-    return list(dict.fromkeys(name for by in scores.values() for name in by))
+    room = int(figure.get_figwidth() / (0.6 + 0.075 * max(map(len, drawn))))
+    columns = max(1, min(len(drawn), room))
+    figure.legend(
+        list(drawn.values()), list(drawn), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+    )
 
 
 def _row_name(panel: Heat, row: int) -> str:

@@ -13,6 +13,7 @@ from ..metrics.significance import mean_sd, welch
 from .results import COMPANY, ResultsRow, apart, without
 
 __all__ = [
+    "LOWER",
     "Paper",
     "Score",
     "aligned",
@@ -21,6 +22,7 @@ __all__ = [
     "deciding",
     "labels",
     "markdown",
+    "metrics_of",
     "scores",
     "seconds",
     "shown",
@@ -124,6 +126,15 @@ def deciding(
     return [row for row in own if row.metric in shown[row.task]]
 
 
+def metrics_of(
+    rows: Sequence[ResultsRow], split: str = "test", metrics: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, str]:
+    """task -> which score it is that stands in a table, tasks as `scores` calls them."""
+    chosen = deciding(rows, split, metrics)
+    column = columns(chosen)
+    return {column(row): row.metric for row in chosen}
+
+
 def columns(rows: Sequence[ResultsRow]) -> Callable[[ResultsRow], str]:
     """How a task's column is called in a table of these rows."""
     metrics: dict[str, set[str]] = {}
@@ -176,8 +187,7 @@ def comparison(
     """Header and lines of methods x tasks with efficiency columns; `paper[task][method]` stands beside ours."""
     table = scores(rows, split, metrics)
     chosen = deciding(rows, split, metrics)
-    label, column = labels(chosen), columns(chosen)
-    metric = {column(row): row.metric for row in chosen}
+    label, metric = labels(chosen), metrics_of(rows, split, metrics)
     methods = list(dict.fromkeys(label(row) for row in chosen))
     paper = paper or {}
     header = ["method"]

@@ -14,7 +14,17 @@ from encodeonce.cli.config import load
 from encodeonce.cli.published import published
 from encodeonce.report.plots import cost, improvement
 from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
-from encodeonce.report.table import Score, comparison, deciding, markdown, scores, seconds, steps, training_seconds
+from encodeonce.report.table import (
+    Score,
+    comparison,
+    deciding,
+    markdown,
+    metrics_of,
+    scores,
+    seconds,
+    steps,
+    training_seconds,
+)
 
 HERE = Path(__file__).parent
 EXPERIMENTS = HERE.parent
@@ -120,10 +130,10 @@ def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
     lines = [[f"{line[0]} †" if line[0] in foreign else line[0], *line[1:]] for line in lines]
     name, more = title(folder)
     taken = seconds(rows, metrics=metrics)
-    what, at = name.partition(":")[0], EXPERIMENTS / folder
-    drawn = [improvement(table, at / "improvement.png", title=f"{what}: gain over Frozen")]
+    what, at, metric = name.partition(":")[0], EXPERIMENTS / folder, metrics_of(rows, metrics=metrics)
+    drawn = [improvement(table, at / "improvement.png", title=f"{what}: gain over Frozen", metric=metric)]
     if not foreign:
-        drawn.append(cost(table, taken, at / "cost.png", f"{what}: score by cost of training"))
+        drawn.append(cost(table, taken, at / "cost.png", f"{what}: score by cost of training", metric))
     pictures = [f"```{{image}} ../{path.relative_to(EXPERIMENTS.parent).as_posix()}\n```" for path in drawn]
     above, gains = steps(table, STEPS)
     parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics))]

@@ -8,7 +8,7 @@ from scipy import stats
 
 from encodeonce.errors import DataError
 from encodeonce.report.results import ResultsRow
-from encodeonce.report.table import Score, aligned, comparison, markdown, scores, seconds, steps
+from encodeonce.report.table import Score, aligned, comparison, markdown, metrics_of, scores, seconds, steps
 
 SEEDS = (13, 21, 42, 87, 100)
 
@@ -61,6 +61,14 @@ def test_of_an_error_the_lowest_is_best() -> None:
     values = {"a": (9.0, 9.1), "b": (1.0, 1.2), "c": (1.1, 1.2)}
     rows = [replace(row, metric="mse") for name, own in values.items() for row in rows_of(name, own)]
     assert [line[1] for line in comparison(rows)[1]] == ["9.05 ± 0.07", "**1.10 ± 0.14**", "1.15 ± 0.07 ≈"]
+
+
+def test_columns_know_their_scores() -> None:
+    rows = [*LINEAR, *(replace(row, metric="mse") for row in LINEAR), *rows_of("linear", (1.0,), task="ner")]
+    asked = {"upos": ["mse", "accuracy"]}
+    assert metrics_of(rows) == {"upos": "accuracy", "ner": "accuracy"}
+    assert metrics_of(rows, metrics=asked) == {"upos accuracy": "accuracy", "upos mse": "mse", "ner": "accuracy"}
+    assert list(metrics_of(rows, metrics=asked)) == list(scores(rows, metrics=asked))
 
 
 def test_a_seed_counts_once_whatever_was_trained_beside_it() -> None:
