@@ -101,6 +101,9 @@ class Memory:
         """
         folder = Path(path)
         if not (folder / "memory.json").exists():
+            inside = folder / "memory"
+            if (inside / "memory.json").exists():
+                raise StoreError(f"There is no memory at {folder}, but one at {inside}: name that.")
             raise StoreError(
                 f"There is no memory at {folder}. Build one: encodeonce memory build RUN FILE... -o {folder}"
             )

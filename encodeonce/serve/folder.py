@@ -29,6 +29,15 @@ WRITTEN = ("config.json", "config.toml", "model.safetensors", "README.md")
 BEGUN = ("log.jsonl", "checkpoint")
 """What a folder holds before its run is saved."""
 
+READ_BY = {
+    **dict.fromkeys(
+        ("aggregate", "finetune"), "a run of `train`: `evaluate` and `predict` read it, load_run in Python"
+    ),
+    "lumen": "a reader of memory: `memory build` and `ask` read it, load_reader in Python",
+    "few_shot": "a few-shot estimator: `evaluate` and `predict` read it, FewShot.load in Python",
+}
+"""What a folder is whose config.json says this method or kind, and what reads it."""
+
 Readme = Callable[[Mapping[str, Any]], str]
 """Makes README.md from all that config.json says."""
 
@@ -96,9 +105,12 @@ def config_of(folder: Path, methods: Collection[str]) -> dict[str, Any]:
         schema, _ = config["schema"], config["model_sha256"]
     except (ValueError, KeyError, TypeError) as problem:
         raise RunError(f"{path} is not the config of a saved run: {problem!r}.") from None
-    if schema != SCHEMA or config.get("method") not in methods:
+    kind = config.get("method", config.get("kind"))
+    if kind not in methods and kind in READ_BY:
+        raise RunError(f"{folder} is {READ_BY[kind]}. Here a run is read whose method is {' or '.join(methods)}.")
+    if schema != SCHEMA or kind not in methods:
         raise RunError(
-            f"{path} has schema {schema!r} and method {config.get('method')!r}; this version reads schema {SCHEMA}, "
+            f"{path} has schema {schema!r} and method {kind!r}; this version reads schema {SCHEMA}, "
             f'and here method {", ".join(methods)}. A run of another version is read by the one named under "versions".'
         )
     return config

@@ -254,6 +254,9 @@ def test_info_adds_up(tmp_path: Path) -> None:
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"There is no memory at .* Build one: encodeonce memory build"):
         Memory.open(tmp_path / "none")
+    built(tmp_path / "run" / "memory")
+    with pytest.raises(StoreError, match=r"There is no memory at .*run, but one at .*memory: name that\."):
+        Memory.open(tmp_path / "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(StoreError, match=r"is no memory and not empty \(file\)"):

@@ -203,7 +203,14 @@ def test_damaged_and_foreign_runs(tmp_path: Path, tiny_bert: Path) -> None:
     with pytest.raises(RunError, match=r"is not the file config.json was written for"):
         load_reader(tmp_path / "run")
     (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "method": "aggregate"}), encoding="utf-8")
-    with pytest.raises(RunError, match=r"method 'aggregate'; this version reads schema 1, and here method lumen"):
+    with pytest.raises(RunError, match=r"run is a run of `train`: `evaluate` and `predict` read it.*method is lumen"):
+        load_reader(tmp_path / "run")
+    few = {key: value for key, value in config.items() if key != "method"} | {"kind": "few_shot", "schema": 3}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(few), encoding="utf-8")
+    with pytest.raises(RunError, match=r"run is a few-shot estimator: .* FewShot.load"):
+        load_reader(tmp_path / "run")
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "method": "other"}), encoding="utf-8")
+    with pytest.raises(RunError, match=r"method 'other'; this version reads schema 1, and here method lumen"):
         load_reader(tmp_path / "run")
     with pytest.raises(RunError, match=r"config.json is missing"):
         load_reader(tmp_path / "none")

@@ -186,6 +186,11 @@ def test_what_does_not_fit_is_refused(make_corpus: Corpus, tmp_path: Path) -> No
     path.write_text(json.dumps({**config, "schema": 9}))
     with pytest.raises(RunError, match=r"schema 9 and method 'aggregate'; this version reads schema 1"):
         load(tmp_path)
+    path.write_text(json.dumps({**config, "method": "lumen"}))
+    with pytest.raises(
+        RunError, match=r"is a reader of memory: `memory build` and `ask` read it.*aggregate or finetune"
+    ):
+        load(tmp_path)
     fewer = {**config, "tasks": [{**config["tasks"][0], "labels": ["NOUN", "VERB"]}, config["tasks"][1]]}
     path.write_text(json.dumps(fewer))
     with pytest.raises(RunError, match=r"upos\.labels: \['DET', 'NOUN', 'VERB'\] then, \['NOUN', 'VERB'\] now"):
