@@ -1,9 +1,11 @@
 """encodeonce: run a transformer's lower part once, keep what comes out, train and serve something small on top.
 
 The names below are the front door; each is imported when it is first used, so that `import encodeonce` costs nothing.
+So are the rooms (`encodeonce.corpus`), which the documentation calls by their whole names.
 """
 
 import importlib
+import importlib.util
 from typing import Any
 
 __version__ = "0.1.0"
@@ -84,6 +86,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
+    if home is None and not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        return importlib.import_module(f"{__name__}.{name}")
     if home is None:
         raise AttributeError(f"module 'encodeonce' has no {name!r}. There is: {', '.join(__all__)}.")
     module, _, attribute = home.partition(":")

@@ -20,6 +20,12 @@ def test_an_unknown_name_says_what_there_is() -> None:
         _ = encodeonce.Stores
 
 
+def test_rooms_are_there_by_their_whole_names() -> None:
+    code = "import encodeonce; print(encodeonce.corpus.read is encodeonce.read, encodeonce.store.Search.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True Search\n", done.stderr
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, encodeonce; print(sorted({'torch', 'numpy', 'transformers', 'pydantic'} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
