@@ -103,6 +103,10 @@ class FrozenLinear(nn.Module):
         y = self.backend.multiply(rows.contiguous(), packed, self.activate).view(shape)
         return y if self.activate or y.dtype == x.dtype else y.to(x.dtype)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the weights as a back end lays them out: they cannot be pickled, and are laid out anew when used."""
+        return {name: None if name == "_beside" else own for name, own in vars(self).items() if name != "_packed"}
+
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}, backend={self.backend.name}"
 

@@ -1,6 +1,8 @@
 """Frozen products against float64, what is refused, and what happens where a back end is missing."""
 
+import copy
 import logging
+import pickle
 
 import pytest
 import torch
@@ -49,6 +51,17 @@ def test_every_back_end_equals_float64(
     assert float((frozen(x).double() - exact).norm()) < allowed
     frozen.activate = True
     assert float((frozen(x).double() - functional.gelu(exact)).norm()) < 1.2 * allowed  # GELU is steeper than 1 by 0.13
+
+
+@pytest.mark.parametrize("backend", HERE, ids=lambda backend: backend.name)
+def test_what_has_multiplied_can_be_pickled_and_copied(backend: frozen_backends.Backend) -> None:
+    """A weight that oneDNN has laid out has no storage to be written."""
+    lines = [FrozenLinear(torch.randn(20, 48), torch.randn(20), backend) for _ in range(2)]
+    x = torch.randn(3, 48)
+    before = [lines[0](x), *together(x, lines)]
+    for again in (pickle.loads(pickle.dumps(lines)), copy.deepcopy(lines)):
+        for found, expected in zip([again[0](x), *together(x, again)], before, strict=True):
+            assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("backend", HERE, ids=lambda backend: backend.name)
