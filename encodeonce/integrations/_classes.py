@@ -27,7 +27,7 @@ def classes_of(labels: Sequence[Any]) -> tuple[np.ndarray, Int[np.ndarray, " N"]
     several = next((n for n, label in enumerate(labels, 1) if isinstance(label, kinds)), None)
     if several is not None:
         raise DataError(f"label {several} is {labels[several - 1]!r}: give text {several} one label, not a list.")
-    missing = next((n for n, label in enumerate(labels, 1) if label is None or label != label), None)
+    missing = next((n for n, label in enumerate(labels, 1) if _is_missing(label)), None)
     if missing is not None:
         raise DataError(f"label {missing} is {labels[missing - 1]!r}: give text {missing} a label, or leave it out.")
     other = [n for n, label in enumerate(labels, 1) if isinstance(label, str) != isinstance(labels[0], str)]
@@ -39,6 +39,14 @@ def classes_of(labels: Sequence[Any]) -> tuple[np.ndarray, Int[np.ndarray, " N"]
     except TypeError as problem:
         raise DataError(f"labels cannot be put in order: {problem}. Give strings, numbers, or str(label).") from None
     return classes, index
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN and NaT, which differ from themselves, and pandas's NA, which does not say whether it does."""
+    try:
+        return label is None or bool(label != label)
+    except TypeError:
+        return True
 
 
 def check_classes(documents: Sequence[Document], index: Int[np.ndarray, " N"], classes: Sequence[Any]) -> None:

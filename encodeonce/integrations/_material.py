@@ -4,7 +4,7 @@ Axes: N items   M unlabelled items   C classes
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,11 +92,16 @@ class Material:
 def as_documents(texts: Iterable[str | tuple[str, str]], what: str) -> list[Document]:
     """Texts, or pairs of texts, as documents named "WHAT 1", "WHAT 2", ...
 
-    Raises DataError for one text in place of many, for what is neither, for an empty text, and where single texts and
-    pairs are mixed.
+    Raises DataError for one text or a table in place of many texts, for what is neither, for an empty text, and where
+    single texts and pairs are mixed.
     """
     if isinstance(texts, str):
         raise DataError(f"{what}s: {texts!r} is one string. Give a list of strings, or of pairs of strings.")
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):  # their names would be read as texts
+        raise DataError(
+            f"{what}s: {type(texts).__name__} is a table. Give one column's values, such as table['text'], or pairs of "
+            "them: list(zip(table['first'], table['second']))."
+        )
     texts = list(texts)
     for place, one in enumerate(texts, 1):
         parts = (one,) if isinstance(one, str) else one

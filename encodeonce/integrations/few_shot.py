@@ -102,10 +102,13 @@ class FewShot:
         return {name: getattr(self, name) for name in (*names, "encoder_learning_rate", "compute", "store", "seed")}
 
     def set_params(self, **values: Any) -> "FewShot":
-        """Replace some of them. ConfigError for an unknown name."""
+        """Replace some of them. ConfigError for an unknown name. Another encoder must be fitted anew: what was learned
+        from the vectors of one says nothing of those of another."""
         unknown = sorted(set(values) - set(self.get_params()))
         if unknown:
             raise ConfigError(f"no parameter {unknown[0]!r}. There is: {', '.join(self.get_params())}.")
+        if values.get("encoder", self.encoder) is not self.encoder:
+            self.__dict__.pop("mixture_", None)
         for name, value in values.items():
             setattr(self, name, value)
         for name in ("model", "_vectors"):  # made from parameters at first use
@@ -114,7 +117,7 @@ class FewShot:
 
     def __sklearn_clone__(self) -> "FewShot":
         """As `sklearn.base.clone` makes it, not fitted, for `cross_val_score` and the like; the encoder is shared."""
-        return FewShot(**self.get_params())
+        return type(self)(**self.get_params())
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn asks of an estimator: a classifier of lists of texts, which needs labels."""

@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import pickle
 import re
 import shutil
 from collections.abc import Callable
@@ -232,10 +233,49 @@ def test_scikit_learn_clones_it_without_copying_the_encoder(encoder: Pretrained,
     copied = clone(model)
     assert copied.get_params() == model.get_params()
     assert copied.encoder is encoder
+
+    class Own(FewShot):
+        """A user's."""
+
+    assert type(clone(Own(encoder))) is Own
     with pytest.raises(RunError, match="not fitted yet"):
         copied.predict(["cat"])
     scores = cross_val_score(model, *labelled, cv=2)
     assert [score > 0.5 for score in scores] == [True, True]
+
+
+def test_it_is_pickled_as_scikit_learn_sends_it_to_its_workers(
+    encoder: Pretrained, labelled: Texts, others: Texts
+) -> None:
+    model = estimator(encoder, methods=("finetune",)).fit(*labelled)
+    answers = model.predict_proba(others[0][:5])
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(others[0][:5]), answers)
+    assert pickle.loads(pickle.dumps(clone(model))).fit(*labelled).classes_.tolist() == ["animals", "places"]
+
+
+def test_another_encoder_must_be_fitted_anew(
+    encoder: Pretrained, checkpoint: Callable[..., Path], labelled: Texts
+) -> None:
+    """A probe over one encoder's vectors answered over those of another of that width."""
+    model = estimator(encoder, methods=("probe",)).fit(*labelled)
+    answers = model.predict_proba(labelled[0])
+    np.testing.assert_array_equal(model.set_params(seed=7, encoder=encoder).predict_proba(labelled[0]), answers)
+    with pytest.raises(RunError, match="not fitted yet"):
+        model.set_params(encoder=str(checkpoint("bert"))).predict(labelled[0])
+
+
+def test_a_table_is_not_read_by_the_names_of_its_columns(encoder: Pretrained, labelled: Texts) -> None:
+    model = estimator(encoder, methods=("probe",)).fit(*labelled)
+    table = {"cat": labelled[0], "river": labelled[0]}
+    pandas = pytest.importorskip("pandas")
+    for given in (table, pandas.DataFrame(table)):
+        with pytest.raises(DataError, match=r"texts: \w+ is a table. Give one column's values"):
+            model.predict(given)
+    series = pandas.DataFrame(table)["cat"]
+    assert model.predict(series).tolist() == model.predict(labelled[0]).tolist()
+    with pytest.raises(DataError, match="label 24 is <NA>: give text 24 a label"):
+        model.fit(labelled[0], [*labelled[1][:-1], pandas.NA])
 
 
 def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
