@@ -64,7 +64,7 @@ class Pairs:
 
 def paired(documents: Sequence[Document], field: str, levels: int, n: int, seed: int) -> Pairs:
     """Drawn as `pretrain` draws triplets by category. DataError without categories, or where nothing has a partner."""
-    kept = [document for document in with_sentences(documents) if document.sentences]
+    kept = _with_sentences(documents)
     paths = [path_of(document, field)[: levels or None] for document in kept]
     if not any(paths):
         known = sorted({name for document in kept for name in document.meta})
@@ -103,7 +103,7 @@ def window_lengths(
     least, most = pieces or (1, model.window)
     if least > most:
         raise ConfigError(f"--pieces {least} {most}: the least comes first; write --pieces {most} {least}.")
-    kept = [document for document in with_sentences(documents) if document.sentences]
+    kept = _with_sentences(documents)
     cut = model.cut([Document(d.id, text=" ".join(d.sentences)) for d in kept])
     fit = [(d, one.ids[one.word >= 0]) for d, one in zip(kept, cut, strict=True) if least <= len(one) <= most]
     if len(fit) < 3:
@@ -142,6 +142,14 @@ def above(by: dict[str, list[float]]) -> float:
     n, m = len(by[SIMILAR]), len(by[DISSIMILAR])
     ranks = rankdata(np.round([*by[SIMILAR], *by[DISSIMILAR]], 6))
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def _with_sentences(documents: Sequence[Document]) -> list[Document]:
+    """Those that have one, cut into them. DataError where there is none."""
+    kept = [document for document in with_sentences(documents) if document.sentences]
+    if not kept:
+        raise DataError(f"none of {len(documents)} documents has a sentence, so there is nothing to compare.")
+    return kept
 
 
 def _nearest(rows: Rows, one: int, other: int) -> list[float]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..batching import Examples
-from ..errors import ConfigError, NotStored
+from ..errors import ConfigError, DataError, NotStored
 from ..methods.multitask import Multitask
 from ..report.plots import Heat
 from ..serve.predictor import Predictor
@@ -30,14 +30,18 @@ def layer_reading(
 ) -> list[Heat]:
     """One panel a task (all where none is named), labels by falling count. `by` is "gold" or "predicted".
 
-    ConfigError for a task whose rows have not one label each: numbers, sets of labels, trees, graphs.
+    ConfigError for a task whose rows have not one label each: numbers, sets of labels, trees, graphs. DataError where
+    no document has a text.
     """
     run = predictor.run
     if not run.method.layers:
         raise ConfigError(
             "this run was fine-tuned from piece ids and reads no stored layer: there is no weight to show."
         )
-    documents = [run.tasks[0].prepared(one) for one in documents if one.words or one.text.strip()]
+    kept = [run.tasks[0].prepared(one) for one in documents if one.words or one.text.strip()]
+    if not kept:
+        raise DataError(f"none of {len(documents)} documents has a text, so no layer is read. Give one that has.")
+    documents = kept
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]
     unread = next((task for task in chosen if task.head not in ONE_LABEL), None)
     if unread is not None:

@@ -162,6 +162,13 @@ def test_paragraphs_of_similar_documents(run: Run, tiny: Path, tmp_path: Path) -
     assert "--path topic: none of 24 documents has this field. There is: brand, category_path" in refused.stderr
 
 
+def test_documents_without_a_text_are_not_said_to_lack_a_field(run: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "blank.jsonl").write_text('{"text": " ", "category_path": ["a"]}\n' * 3)
+    for command in ("paragraphs", "windows"):
+        said = run("analyse", command, tiny, "-d", "blank.jsonl", code=1).stderr
+        assert "none of 3 documents has a sentence" in said
+
+
 def test_windows_between_equal_inputs(run: Run, tiny: Path, tmp_path: Path) -> None:
     """Pieces by their table, sentences by transformers' means, the nearest of equal ones; chance by its formula."""
     articles(tmp_path / "articles.jsonl", 24)

@@ -248,6 +248,9 @@ def test_inspect_averages_layers_by_label_of_documents(run: Run, trained: Path, 
     assert "cat" in json.dumps(panel)
     wrong = run("inspect", many / "run", texts / "test.jsonl", "--columns", "text=body,pair=reply", code=1).stderr
     assert "has not one label a row" in wrong
+    (texts / "blank.csv").write_text('body,animal\n" ",cat\n')
+    given = ("inspect", trained / "run", texts / "blank.csv", "--columns", "text=body,label=animal", "-o", "h.png")
+    assert "none of 1 documents has a text" in run(*given, code=1).stderr
 
 
 def test_debug_data_looks_at_the_label(run: Run, texts: Path) -> None:

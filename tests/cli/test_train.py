@@ -188,6 +188,9 @@ def test_inspect_draws_and_encodes_new_text_for_the_moment(run: Run, trained: Pa
     assert "deprel" not in done.stdout
     assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(file.name for file in (trained / "states").iterdir()) == before
+    refused = run("inspect", trained / "run", "new.conllu", "-o", "heat.doc", code=1)
+    assert "heat.doc: a picture ends in one of" in refused.stderr
+    assert not refused.stdout  # before the work, not after it
 
 
 def test_a_fraction_is_exact_nested_and_made_by_content() -> None:
