@@ -9,6 +9,8 @@ import sys
 
 import encodeonce as eo
 
+if len(sys.argv) != 5:
+    sys.exit(__doc__)
 train, dev, test = (eo.read(name) for name in sys.argv[1:4])
 task = eo.named("upos").learn(train)
 

@@ -38,7 +38,7 @@ __all__ = ["encode"]
 @click.option("--dry-run", is_flag=True, help="Print what would be written, or that there is no room; write nothing.")
 @max_gb_option("Refuse before writing if the store would become larger")
 @click.option("--num-shards", type=click.IntRange(min=1), default=1, help="Jobs that fill this store together.")
-@click.option("--shard-index", type=click.IntRange(min=0), default=0, help="This job's number, from 0.")
+@click.option("--shard-index", type=click.IntRange(min=0), help="This job's number, from 0; with --num-shards.")
 @reader_options
 @read_option
 @set_option
@@ -57,7 +57,7 @@ def encode(
     dry_run: bool,
     max_bytes: int | None,
     num_shards: int,
-    shard_index: int,
+    shard_index: int | None,
     format: str | None,
     columns: dict[str, int | str] | None,
     reading: dict[str, Any],
@@ -72,6 +72,9 @@ def encode(
     With --unit sentence a document is an item with a row a sentence, with --unit text it is one row; with files, the
     last layer alone is then kept unless --layers says otherwise.
     """
+    if shard_index is None and num_shards > 1:
+        raise click.UsageError(f"--num-shards {num_shards} needs --shard-index, from 0 to {num_shards - 1}: which job.")
+    shard_index = shard_index or 0
     if shard_index >= num_shards:
         raise click.UsageError(f"--shard-index {shard_index} must be less than --num-shards {num_shards}.")
     if unit == "piece" and (pooling or normalize):
