@@ -52,7 +52,8 @@ class Score:
         return mean_sd(self.values)[1]
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
+        digits = _digits(self.mean)
+        return f"{self.mean:.{digits}f}" if self.sd is None else f"{self.mean:.{digits}f} ± {self.sd:.{digits}f}"
 
 
 def scores(
@@ -279,8 +280,13 @@ def _published(value: "float | Sequence[float] | None") -> str:
 
 
 def shown(value: float | None) -> str:
-    """A score with two digits."""
-    return "undefined" if value is None else f"{value:.2f}"
+    """A score with two digits, or four where it is small."""
+    return "undefined" if value is None else f"{value:.{_digits(value)}f}"
+
+
+def _digits(value: float) -> int:
+    """After the point: per cents need two, the mean square of an error below 1 would vanish."""
+    return 4 if 0 < abs(value) < 1 else 2
 
 
 def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from encodeonce.errors import DataError
 from encodeonce.report.results import ResultsRow
-from encodeonce.report.table import Score, aligned, comparison, markdown, metrics_of, scores, seconds, steps
+from encodeonce.report.table import Score, aligned, comparison, markdown, metrics_of, scores, seconds, shown, steps
 
 SEEDS = (13, 21, 42, 87, 100)
 
@@ -61,6 +61,17 @@ def test_of_an_error_the_lowest_is_best() -> None:
     values = {"a": (9.0, 9.1), "b": (1.0, 1.2), "c": (1.1, 1.2)}
     rows = [replace(row, metric="mse") for name, own in values.items() for row in rows_of(name, own)]
     assert [line[1] for line in comparison(rows)[1]] == ["9.05 ± 0.07", "**1.10 ± 0.14**", "1.15 ± 0.07 ≈"]
+
+
+def test_a_small_error_keeps_its_digits() -> None:
+    assert str(Score((0.0512, 0.0532))) == "0.0522 ± 0.0014"
+    assert [shown(value) for value in (0.05123, 0.0, 1.0, 87.654, None)] == [
+        "0.0512",
+        "0.00",
+        "1.00",
+        "87.65",
+        "undefined",
+    ]
 
 
 def test_columns_know_their_scores() -> None:
