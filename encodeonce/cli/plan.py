@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
@@ -148,5 +149,6 @@ def _advice(found: "Forecast") -> str:
     lines = []
     for one in found.advice:
         what = f"{one.choice} {one.value}"
-        lines.append(f"  {what:<16}{one.reason}" if len(what) < 16 else f"  {what}: {one.reason}")
+        line = f"  {what:<16}{one.reason}" if len(what) < 16 else f"  {what}: {one.reason}"
+        lines.append(fill(line, 110, subsequent_indent=" " * 18, break_on_hyphens=False))
     return "\n".join(["advice", *lines])

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from encodeonce.cli import planning, rehearsal
+from encodeonce.cli.advice import Advice
 from encodeonce.cli.config import load, value_of
 from encodeonce.cli.contenders import contender
 from encodeonce.cli.learning import layers_of
@@ -244,6 +245,18 @@ def test_the_text_says_it_all(run: Run, config: Path, monkeypatch: pytest.Monkey
         assert part in text
     assert re.search(r"\n  store (yes|no) +\w|\n  store yes, for several tasks or runs: \w", text)
     assert max(len(line) for line in text.replace(str(config.parent), "").splitlines()) < 120
+
+
+def test_long_advice_is_broken_into_lines(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = " ".join(map("reason{}".format, range(40)))
+    told = [Advice("store", "yes, for several tasks or runs", reason), Advice("dtype", "int8", "it fits")]
+    monkeypatch.setattr(planning, "advised", lambda facts: told)
+    *_, said = run("plan", config, *QUICK[:2]).stdout.partition("\nadvice\n")
+    lines = said.rstrip().splitlines()
+    assert max(map(len, lines)) <= 110
+    assert " ".join(" ".join(lines[:-1]).split()) == f"store yes, for several tasks or runs: {reason}"
+    assert lines[-1] == "  dtype int8      it fits"
+    assert all(line.startswith(" " * 18) for line in lines[1:-1])
 
 
 @pytest.mark.parametrize(
