@@ -72,11 +72,7 @@ def encode(
     With --unit sentence a document is an item with a row a sentence, with --unit text it is one row; with files, the
     last layer alone is then kept unless --layers says otherwise.
     """
-    if shard_index is None and num_shards > 1:
-        raise click.UsageError(f"--num-shards {num_shards} needs --shard-index, from 0 to {num_shards - 1}: which job.")
-    shard_index = shard_index or 0
-    if shard_index >= num_shards:
-        raise click.UsageError(f"--shard-index {shard_index} must be less than --num-shards {num_shards}.")
+    part = _part(shard_index, num_shards)
     if unit == "piece" and (pooling or normalize):
         raise click.UsageError("--pooling and --normalize need --unit sentence or --unit text.")
     given: dict[str, object] = {"encoder": encoder, "store": store, "dtype": dtype}
@@ -97,18 +93,27 @@ def encode(
         documents = steps.with_rows(documents, unit)
     spec = steps.spec_of(config, model, dry=dry_run)
     path = Path(config.store)
-    part = shard_index, num_shards
+    begun = (path / "store.json").exists()
+    if dry_run or (max_bytes is not None and not begun):  # a store that would be too large is not even begun
+        plan = steps.planned(path, spec, documents, model, part)
+        if dry_run:
+            said = json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan)
+            click.echo(said)
+        check_room(path, plan.missing, plan.rows, plan.bytes, max_bytes)
     if dry_run:
-        plan = steps.planned(path, spec, documents, model, part)
-        click.echo(json.dumps({"store": config.store, **asdict(plan)}) if as_json else _plan_text(config, spec, plan))
-        check_room(path, plan.missing, plan.rows, plan.bytes, max_bytes)
         return
-    if max_bytes is not None and not (path / "store.json").exists():  # one that would be too large is not even begun
-        plan = steps.planned(path, spec, documents, model, part)
-        check_room(path, plan.missing, plan.rows, plan.bytes, max_bytes)
     opened = Store.open(path, spec)
     done = steps.encode(opened, documents, model, max_bytes=max_bytes, part=part)
     click.echo(json.dumps({"store": config.store, **done.to_json()}) if as_json else _done_text(config, spec, done))
+
+
+def _part(index: int | None, n: int) -> tuple[int, int]:
+    """Which of n jobs this one is. UsageError where several are and none is named, and for one that is none of them."""
+    if index is None and n > 1:
+        raise click.UsageError(f"--num-shards {n} needs --shard-index, from 0 to {n - 1}: which job.")
+    if index is not None and index >= n:
+        raise click.UsageError(f"--shard-index {index} must be less than --num-shards {n}.")
+    return index or 0, n
 
 
 def _is_config(files: tuple[str, ...]) -> bool:

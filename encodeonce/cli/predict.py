@@ -78,11 +78,8 @@ def predict(
     made = _made_of_text(tasks, output) if running_text and not whole else kind
     if output is not None:
         _refuse_other_ending(output, file, made, kind)
-        if running_text and not whole and output.exists() and output.samefile(file):
-            raise ConfigError(
-                f"--output {output} is the text that is read, which would be lost: words in columns take its place. "
-                "Name another."
-            )
+        if running_text and not whole:
+            _refuse_same_file(output, file)
     if whole:
         _refuse_overwriting(tasks, columns or {})
     parts = parts_of(predictor, documents)
@@ -99,6 +96,15 @@ def predict(
         options = {"layout_columns": columns} if columns and kind == "columns" else {}
         write(target, file, filled(documents, answers, tasks), format=format, **options, **kept)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
+
+
+def _refuse_same_file(output: Path, file: Path) -> None:
+    """ConfigError where words would be written over the running text that they were cut out of."""
+    if output.exists() and output.samefile(file):
+        raise ConfigError(
+            f"--output {output} is the text that is read, which would be lost: words in columns take its place. Name "
+            "another."
+        )
 
 
 def _made_of_text(tasks: Sequence["Task"], output: Path | None) -> str:

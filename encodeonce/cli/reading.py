@@ -38,10 +38,10 @@ def layer_reading(
         raise ConfigError(
             "this run was fine-tuned from piece ids and reads no stored layer: there is no weight to show."
         )
-    kept = [run.tasks[0].prepared(one) for one in documents if one.words or one.text.strip()]
-    if not kept:
-        raise DataError(f"none of {len(documents)} documents has a text, so no layer is read. Give one that has.")
-    documents = kept
+    count, task = len(documents), run.tasks[0]
+    documents = [task.prepared(one) for one in documents if one.words or one.text.strip()]
+    if not documents:
+        raise DataError(f"none of {count} documents has a text, so no layer is read. Give one that has.")
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]
     unread = next((task for task in chosen if task.head not in ONE_LABEL), None)
     if unread is not None:

@@ -107,7 +107,7 @@ def _unused(spare: Collection[str], own: Collection[str]) -> list[str]:
     blocks = tuple({f".{found[1]}" for name in own if (found := NUMBERED.match(name))})
     suspects = ((name, NUMBERED.match(name)) for name in sorted(spare) if not name.endswith(CONSTANTS))
     placed = [(name, f".{found[1]}") for name, found in suspects if found]
-    return [name for name, place in placed if place.endswith(blocks) or any(own.endswith(place) for own in blocks)]
+    return [name for name, place in placed if place.endswith(blocks) or any(one.endswith(place) for one in blocks)]
 
 
 def refusals() -> tuple[type[Exception], ...]:

@@ -112,7 +112,7 @@ def improvement(
     for axis, own in zip(axes, panels, strict=True):
         error = errors.get(own[0])
         groups = {task: scores[task] for task in own}
-        drawn |= _gains(axis, groups, looks, base, (-1, "{:.3g}") if error else (1, "{:.1f}"))
+        drawn |= _gains(axis, groups, looks, base, is_error=error is not None)
         label = f"decrease of {error} from {base}" if error else f"points over {base}"
         axis.set_ylabel(label, fontsize=9, color=INK)
     _legend(figure, {name: drawn[name] for name in looks})
@@ -125,11 +125,12 @@ def _gains(
     scores: Mapping[str, Mapping[str, Score]],
     looks: Mapping[str, tuple[str, str]],
     base: str,
-    written: tuple[int, str],
+    is_error: bool,
 ) -> dict[str, Any]:
-    """A group of bars a task; what stands for each method in a legend. `looks` are colour and hatch of each, `written`
-    is 1, or -1 where less is better, and the form of numbers."""
-    (sign, form), width, drawn = written, min(0.3, 0.8 / len(looks)), dict[str, Any]()
+    """A group of bars a task; what stands for each method in a legend. `looks` are colour and hatch of each; a bar
+    of an error is by how much it falls."""
+    sign, form = (-1, "{:.3g}") if is_error else (1, "{:.1f}")
+    width, drawn = min(0.3, 0.8 / len(looks)), dict[str, Any]()
     for m, (method, (colour, hatch)) in enumerate(looks.items()):
         for t, by in enumerate(scores.values()):
             if method not in by:

@@ -314,8 +314,8 @@ def test_seconds_are_those_of_the_whole_run(
 
             return call
 
-        job.method.losses = counted(job.method.losses, 1)  # type: ignore[method-assign]
-        job.method.predict = counted(job.method.predict, 100)  # type: ignore[method-assign]
+        monkeypatch.setattr(job.method, "losses", counted(job.method.losses, 1))
+        monkeypatch.setattr(job.method, "predict", counted(job.method.predict, 100))
         return job
 
     settings = replace(QUICK, save_steps=1, per_device_eval_batch_size=12)
