@@ -213,9 +213,8 @@ def made_by(rows: Sequence[ResultsRow]) -> str:
     machines: dict[str, list[str]] = {}
     for method in dict.fromkeys(row.method for row in rows):
         mine = [row for row in rows if row.method == method]
-        own = sorted({row.seed for row in mine if row.seed is not None})
-        if own:
-            seeds.setdefault(", ".join(map(str, own)), []).append(method)
+        for own, whose in _seeds(method, mine).items():
+            seeds.setdefault(own, []).extend(whose)
         for one in dict.fromkeys(
             f"{row.machine or 'unknown'}, {row.threads} thread(s), torch {row.torch}" for row in mine
         ):
@@ -224,6 +223,18 @@ def made_by(rows: Sequence[ResultsRow]) -> str:
     parts += ["commit " + ", ".join(commits)]
     parts += [f"{times[0]} to {times[-1]}"] if times else []
     return "\n\n".join(["; ".join(parts) + ".", *(["\n".join(f"    {one}" for one in commands)] if commands else [])])
+
+
+def _seeds(method: str, rows: Sequence[ResultsRow]) -> dict[str, list[str]]:
+    """Seeds -> what has them: the method, or it on each task where tasks differ."""
+    of: dict[str, set[int]] = {}
+    for row in rows:
+        if row.seed is not None:
+            of.setdefault(row.task, set()).add(row.seed)
+    found: dict[str, list[str]] = {}
+    for task, own in of.items():
+        found.setdefault(", ".join(map(str, sorted(own))), []).append(f"{method} on {task}")
+    return found if len(found) > 1 else {own: [method] for own in found}
 
 
 def _whose(found: Mapping[str, Sequence[str]]) -> list[str]:

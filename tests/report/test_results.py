@@ -124,6 +124,10 @@ def test_how_rows_were_made_is_said_once_for_all_of_them() -> None:
     )
     other = replace(rows[0], method="frozen", seed=42, commit="def", command=None)
     assert made_by([*rows, other]).startswith("Seeds 13, 21 (linear), 42 (frozen); M, 2 cores")
+    fewer = replace(rows[0], task="another")
+    assert made_by([*rows, fewer]).startswith(
+        f"Seeds 13, 21 (linear on {rows[0].task}), {rows[0].seed} (linear on another);"
+    )
     assert "commit abc, def;" in made_by([*rows, other])
     elsewhere = replace(other, machine="N, 4 cores")
     assert "; M, 2 cores, 1 thread(s), torch 2.0 (linear); N, 4 cores, 1" in made_by([*rows, elsewhere])
