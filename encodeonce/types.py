@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "APART",
     "DTYPES",
     "IGNORE",
     "Answer",
@@ -44,6 +45,9 @@ LATER = ("first_position", "segment")
 
 IGNORE = -100
 """Gold id that counts for nothing: unlabelled, or labelled with something training never saw."""
+
+APART = "document-apart"
+"""The `piece` of a task that compares two texts which are read one by one."""
 
 Edit = Callable[[int, str, "Tensor", "Tensor"], "Tensor"]
 """`edit(block, slot, x, y) -> y`: called at a named slot inside a block with input x and output y; may replace y."""

@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from ..nn.packed import Packed
 from ..nn.rows import Rows
+from ..types import APART
 from .examples import Examples
 
-__all__ = ["APART", "PIECES", "Batch", "Choice", "collated"]
+__all__ = ["PIECES", "Batch", "Choice", "collated"]
 
-APART = "document-apart"
 PIECES = ("first", "last", "mean", "root+mean", "pieces", "document", "document-words", "document-pieces", APART)
 """What may stand for an item: a piece of each word or their mean; the same after the item's root, its first special
 piece; all rows as they are, of items with words or ("document-pieces") of any; one row, the mean over all rows (spec

@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..batching import Cut, Encodings, Examples, planned
-from ..batching.batch import APART
 from ..costs import Amount, Shape, encoder_products, step_macs
 from ..encoders.pretrained import Pretrained
 from ..errors import DataError
@@ -26,7 +25,7 @@ from ..tasks import Task, from_json
 from ..train.batches import epoch
 from ..train.optim import groups_of, optimiser_and_schedule
 from ..train.settings import Settings
-from ..types import Document, Encoding, Pieces, Spec
+from ..types import APART, Document, Encoding, Pieces, Spec
 from .calibration import FEWEST_ROUNDS, MOST_ROUNDS, Clock, enough, rounds_until
 from .sampling import Estimate, equal_shares, evenly, extrapolated, spread
 

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from ..adapters import Adapter
 from ..batching import Batch, Examples, Source, Supervised, count_by_pieces, planned, planned_by_pieces
 from ..batching.ahead import ahead
-from ..batching.batch import APART, collated
+from ..batching.batch import collated
 from ..batching.buffers import Buffers
 from ..errors import ConfigError, DataError
 from ..heads import Head
 from ..resolve import resolve
+from ..types import APART
 
 __all__ = ["Multitask", "Part", "checked", "head_of", "settings_of", "start_seed"]
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
-from ..types import Document
+from ..types import APART, Document
 from . import Task
 
 __all__ = ["DocumentTask"]
 
-PIECES = ("document", "document-words", "document-apart")
+PIECES = ("document", "document-words", APART)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class DocumentTask(Task):
 
     def prepared(self, document: Document) -> Document:
         """With its two texts apart where they are read so, else together."""
-        apart = bool(document.pair) and self.piece == "document-apart"
+        apart = bool(document.pair) and self.piece == APART
         return document if document.apart == apart else replace(document, apart=apart)
 
     def learn(self, documents: Sequence[Document]) -> "DocumentTask":
@@ -96,9 +96,9 @@ class DocumentTask(Task):
                 f"{place_of(document)}: task {self.name!r} was trained on {trained}, and this item has {here}. Name "
                 f"the columns as in training, such as --columns {further}"
             )
-        if self.piece == "document-apart" and not document.pair:
+        if self.piece == APART and not document.pair:
             raise DataError(
-                f"{place_of(document)}: task {self.name!r} compares two texts (piece='document-apart'), and this item "
+                f"{place_of(document)}: task {self.name!r} compares two texts (piece={APART!r}), and this item "
                 "has one. Name the second's column, such as --columns text=first,pair=second, or set piece='document'."
             )
 

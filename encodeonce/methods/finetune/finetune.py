@@ -12,11 +12,10 @@ from torch import nn
 from ...adapters import Adapter
 from ...adapters.last import Last
 from ...batching import Batch, Examples, Source, Supervised
-from ...batching.batch import APART
 from ...encoders.live import LiveBlocks
 from ...encoders.stack import Stack
 from ...errors import ConfigError, DataError
-from ...types import Spec
+from ...types import APART, Spec
 from ..multitask import Multitask, Part, checked, head_of, settings_of, start_seed
 from .live import Live
 from .tuning import Tuning
