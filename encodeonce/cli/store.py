@@ -1,15 +1,18 @@
 """`encodeonce store ls|info|verify|gc`: what stores hold, whether they are whole, and what may go."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import StoreError
+from ..errors import CorruptStore, StoreError
 from .options import json_option, max_gb_option
 
 __all__ = ["store"]
+
+log = logging.getLogger("encodeonce")
 
 folder = click.argument("path", metavar="STORE", type=click.Path(exists=True, file_okay=False, path_type=Path))
 
@@ -23,8 +26,7 @@ def store() -> None:
 @click.argument("path", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @json_option
 def ls(path: Path, as_json: bool) -> None:
-    """The shards of the store PATH, or every store below the folder PATH."""
-    from ..store import info
+    """The shards of the store PATH, or every store below the folder PATH; one that cannot be read is said to be so."""
     from ..store import ls as shards
 
     if (path / "store.json").exists():
@@ -33,7 +35,19 @@ def ls(path: Path, as_json: bool) -> None:
     found = sorted(file.parent for file in path.rglob("store.json"))
     if not found and not as_json:
         raise StoreError(f"There is no store at or below {path}. Encode a corpus first: encodeonce encode --help.")
-    _table([info(place) for place in found], ("path", "items", "rows", "bytes", "dtype", "encoder"), as_json)
+    _table(list(map(_described, found)), ("path", "items", "rows", "bytes", "dtype", "encoder"), as_json)
+
+
+def _described(place: Path) -> dict[str, Any]:
+    """What `info` says of a store; of one that cannot be read path, state and problem, which is logged."""
+    from ..store import info
+
+    try:
+        return info(place)
+    except (StoreError, OSError) as problem:
+        log.warning("%s cannot be read: %s", place, problem)
+        state = "damaged" if isinstance(problem, CorruptStore) else "unreadable"
+        return {"path": str(place), "state": state, "problem": str(problem)}
 
 
 @store.command()
@@ -96,7 +110,12 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], as_json: bool) 
     if as_json:
         click.echo(json.dumps(rows))
         return
-    click.echo(aligned(list(columns), [[_shown(row[column]) for column in columns] for row in rows]))
+    click.echo(aligned(list(columns), [_cells(row, columns) for row in rows]))
+
+
+def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[str]:
+    """A row's values; where a store could not be read, its state in their place."""
+    return [_shown(row[column] if column in row else row["state"]) for column in columns]
 
 
 def _shown(value: object) -> str:

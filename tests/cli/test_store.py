@@ -1,9 +1,12 @@
 """`store ls|info|verify|gc` on a real small store."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+
+from encodeonce.store.format import FORMAT, sealed
 
 from .conftest import Run
 
@@ -24,6 +27,28 @@ def test_ls_of_a_store_and_of_a_folder(run: Run, store: Path, tmp_path: Path) ->
 
 def test_ls_without_a_store_says_what_to_do(run: Run, tmp_path: Path) -> None:
     assert "There is no store at or below" in run("store", "ls", tmp_path, code=1).stderr
+
+
+def test_ls_of_a_folder_shows_a_damaged_store_beside_the_others(run: Run, store: Path, tmp_path: Path) -> None:
+    for name, change in (("damaged", lambda raw: raw.replace(b'"width"', b'"wide"')), ("older", None), ("void", None)):
+        shutil.copytree(store, tmp_path / "deep" / name)
+        path = tmp_path / "deep" / name / "store.json"
+        path.chmod(0o644)
+        values = json.loads(path.read_bytes())
+        content = b"" if name == "void" else sealed({"format": FORMAT + 1, "spec": values["spec"]})
+        path.write_bytes(change(path.read_bytes()) if change else content)
+    found = {Path(row["path"]).name: row for row in json.loads(run("store", "ls", tmp_path, "--json").stdout)}
+    assert {name: row.get("state") for name, row in found.items()} == {
+        "damaged": "damaged",
+        "older": "unreadable",
+        "s": None,
+        "void": "damaged",
+    }
+    assert found["s"] == json.loads(run("store", "info", store, "--json").stdout)
+    assert "its checksum does not fit" in found["damaged"]["problem"]
+    shown = run("store", "ls", tmp_path)
+    assert [line.count("damaged") for line in shown.stdout.splitlines() if "deep/damaged" in line] == [6]
+    assert "deep/void cannot be read: " in shown.stderr
 
 
 def test_info_names_what_made_it(run: Run, store: Path, tiny: Path) -> None:
