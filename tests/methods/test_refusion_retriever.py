@@ -14,7 +14,8 @@ from encodeonce.encoders.pooled import Pooled
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, CorruptStore, DataError, NotStored, SpecMismatch, TooFewVectors
 from encodeonce.methods.refusion import Near, Retrieved, Retriever, instead
-from encodeonce.store import Search
+from encodeonce.store import Search, Store
+from encodeonce.store.claim import Claim
 from encodeonce.types import Document
 
 WORDS = ("the", "cat", "sat", "on", "mat", "river", "banks", "running", "naive", "cafe", "rents", "co", "op")
@@ -185,6 +186,47 @@ def test_a_folder_holds_one_corpus(retriever: Retriever, encoder: Counting, tmp_
     path.write_text(path.read_text("utf-8").replace("cat", "cats", 1), encoding="utf-8")
     with pytest.raises(CorruptStore, match=r"texts\.jsonl was changed"):
         Retriever.open(retriever.folder, encoder)
+
+
+def test_of_two_that_build_one_folder_at_once_the_first_corpus_stands(
+    encoder: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process builds while this one encodes."""
+    fill, others = Store.fill, [texts(12, seed=7)]
+
+    def interrupted(store: Store, *given: Any, **options: Any) -> Any:
+        if others:
+            Retriever.build(tmp_path / "c", others.pop(), encoder)
+        return fill(store, *given, **options)
+
+    monkeypatch.setattr(Store, "fill", interrupted)
+    with pytest.raises(ConfigError, match=r"c holds another corpus \(texts: 10 asked for, 12 there"):
+        Retriever.build(tmp_path / "c", texts(10), encoder)
+    assert Retriever.open(tmp_path / "c", encoder).texts == tuple(one.text for one in texts(12, seed=7))
+    others.append(texts(12, seed=7))
+    assert len(Retriever.build(tmp_path / "c", texts(12, seed=7), encoder, metric="ip")) == 12
+
+
+def test_no_file_of_a_corpus_is_ever_seen_half_written(retriever: Retriever, encoder: Counting, tmp_path: Path) -> None:
+    """Who opened a file before it is written again still reads the old one whole, and a temporary file that another
+    process writes is not taken for one's own."""
+    for name in ("texts.jsonl", "corpus.json"):
+        (tmp_path / name).hardlink_to(retriever.folder / name)
+        (retriever.folder / name).write_bytes((retriever.folder / name).read_bytes() + b"\n")
+    before = {name: (tmp_path / name).read_bytes() for name in ("texts.jsonl", "corpus.json")}
+    Retriever.build(retriever.folder, texts(40), encoder)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert (retriever.folder / "texts.jsonl").read_bytes() == before["texts.jsonl"][:-1]
+    first = retriever.near(texts(4, seed=5), 3)
+    (kept,) = (retriever.folder / "near").iterdir()
+    for name in (kept.with_suffix(".tmp"), kept.with_name(f"{kept.name}.tmp")):
+        claim = Claim.take(name)
+        assert claim is not None
+        with claim:
+            claim.write(b"half", 0)
+            kept.unlink()
+            np.testing.assert_array_equal(retriever.near(texts(4, seed=5), 3).ids, first.ids)
+            assert name.read_bytes() == b"half"
 
 
 def test_another_metric_searches_the_same_vectors_and_has_neighbours_of_its_own(

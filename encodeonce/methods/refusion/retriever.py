@@ -6,7 +6,7 @@ Axes: N texts   D width
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -14,10 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as array_bytes
 
 from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
 from ...store import FillReport, Search, Store, Stored
+from ...store.claim import write_atomically
 from ...types import Corpus, Document, Spec, texts_digest
 from .near import Leakage, Near, asked, leakage, nearest_of, own_rows, same, texts_of
 
@@ -65,9 +67,9 @@ class Retriever:
     ) -> "Retriever":
         """A corpus of these documents' texts (both of a pair), each text once; words are joined by spaces.
 
-        A folder that holds this corpus already is opened. Raises DataError where there is no text, ConfigError where
-        the folder holds another corpus, SpecMismatch where another encoder made its vectors, CorruptStore where its
-        manifest cannot be read.
+        A folder that holds this corpus already is opened; several processes may build it at once. Raises DataError
+        where there is no text, ConfigError where the folder holds another corpus, SpecMismatch where another encoder
+        made its vectors, CorruptStore where its manifest cannot be read.
         """
         folder = Path(folder)
         every = [text for document in documents for text in texts_of(document)]
@@ -79,23 +81,12 @@ class Retriever:
                 "%s: %d of %d texts are kept, the others are empty or stand there twice", folder, len(texts), len(every)
             )
         described = {"texts": len(texts), "sha256": texts_digest(texts), "dtype": dtype}
-        manifest = folder / "corpus.json"
-        if manifest.exists():
-            there = _described(folder)
-            other = [
-                f"{key}: {described[key]} asked for, {there.get(key)} there"
-                for key in described
-                if there.get(key) != described[key]
-            ]
-            if other:
-                raise ConfigError(f"{folder} holds another corpus ({'; '.join(other)}). Choose another folder.")
+        if (folder / "corpus.json").exists():
+            _refuse_other(folder, described)
         folder.mkdir(parents=True, exist_ok=True)
         store = Store.open(folder / "states", encoder.spec(dtype=dtype))
         store.fill(_documents(texts), encoder)
-        lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
-        (folder / "texts.jsonl").write_text(lines, encoding="utf-8")
-        searched = {**described, "metric": metric, "kind": kind}
-        manifest.write_text(json.dumps(searched, indent=2) + "\n", encoding="utf-8")
+        _keep(folder, texts, described, {"metric": metric, "kind": kind})
         return cls.open(folder, encoder)
 
     @classmethod
@@ -171,9 +162,7 @@ class Retriever:
             allow_fewer=allow_fewer,
         )
         path.parent.mkdir(exist_ok=True)
-        unfinished = path.with_suffix(".tmp")
-        save_file({"ids": near.ids, "scores": near.scores}, unfinished)
-        unfinished.replace(path)
+        write_atomically(path, array_bytes({"ids": near.ids, "scores": near.scores}))
         return near
 
     def vectors(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
@@ -191,6 +180,27 @@ class Retriever:
         search = [self._digest, self.search.metric, self.search.kind, self.store.spec.to_json()]
         shown = json.dumps([search, texts_digest(texts), n, k, exclude_same, allow_fewer], sort_keys=True)
         return hashlib.sha256(shown.encode()).hexdigest()
+
+
+def _keep(folder: Path, texts: Sequence[str], described: Mapping[str, Any], searched: Mapping[str, str]) -> None:
+    """Write manifest and texts. The first manifest stands: ConfigError where another process came first, with another
+    corpus; of the same one each writes the same texts."""
+    manifest = (json.dumps({**described, **searched}, indent=2) + "\n").encode()
+    write_atomically(folder / "corpus.json", manifest, replace=False)
+    _refuse_other(folder, described)
+    write_atomically(folder / "corpus.json", manifest)
+    lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
+    write_atomically(folder / "texts.jsonl", lines.encode())
+
+
+def _refuse_other(folder: Path, described: Mapping[str, Any]) -> None:
+    """ConfigError where the manifest describes another corpus, naming each difference."""
+    there = _described(folder)
+    other = [
+        f"{key}: {described[key]} asked for, {there[key]} there" for key in described if there[key] != described[key]
+    ]
+    if other:
+        raise ConfigError(f"{folder} holds another corpus ({'; '.join(other)}). Choose another folder.")
 
 
 def _kept(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
