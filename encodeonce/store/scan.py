@@ -24,6 +24,10 @@ ROWS = 1 << 15
 QUERIES = 64
 TRIAL = 1 << 14, 384
 """Rows and width of what forms are timed on: a few milliseconds a product."""
+LOST = 2.0**-74
+"""Length of a coordinate whose square is no number of fp32 any more, and so is missing in a norm."""
+LEAST = 2.0**-126
+"""Products up to which processors may take for 0."""
 
 Product = Callable[[Float[Tensor, "Q D"]], Float[Tensor, "Q n"]]
 """Inner products of queries with the rows of a block."""
@@ -67,8 +71,9 @@ class Scan:
         self, queries: Float[Tensor, "Q D"], k: int, exclude: Sequence[np.ndarray] | None
     ) -> list[np.ndarray]:
         rounded = queries.to(self.half)
-        away = (queries - rounded.float()).norm(dim=1, keepdim=True)
-        length = queries.norm(dim=1, keepdim=True)
+        lost = self.shape[1] ** 0.5 * LOST
+        away = (queries - rounded.float()).norm(dim=1, keepdim=True) + lost
+        length = queries.norm(dim=1, keepdim=True) + lost
         slack = (self.shape[1] + 8) * 2.0**-24
         output = 2.0**-8 if self.half == torch.bfloat16 else 0.0
         margin = 1 + 2.0**-6  # rounded vectors are longer than their own by up to 2^-8 each
@@ -76,7 +81,8 @@ class Scan:
         kept: list[tuple[Tensor, Tensor, Tensor]] = []
         for start, product, norms, off in self._rounded(self.form) if self.held is None else self.held:
             scores = product(rounded).float()
-            error = margin * (length * (off + self.off) + (away + (output + slack) * length) * norms)
+            error = margin * (length * (off + self.off + lost) + (away + (output + slack) * length) * (norms + lost))
+            error += (self.shape[1] + 8) * LEAST
             if self.squared:
                 scores -= norms.square() / 2
                 error += slack * norms.square()

@@ -28,6 +28,8 @@ log = logging.getLogger("encodeonce")
 METRICS = ("l2", "ip", "cosine")
 MEMORY = 4 << 30
 BLOCK = 1 << 15
+LONGEST = 2.0**61
+"""Length of a vector up to which squared distances and inner products are numbers in fp32, on the way to them too."""
 
 
 @runtime_checkable
@@ -51,7 +53,8 @@ class Search:
     length 0 has cosine 0 with everything. The caller's arrays are never changed. `corpus` says what the rows are
     vectors of, where that is known, to whoever keeps what was found among them.
 
-    Raises ConfigError for what is no [N, D] array or an unknown word, NonFinite for a row with inf or NaN.
+    Raises ConfigError for what is no [N, D] array or an unknown word, NonFinite for a row with inf or NaN, and but for
+    cosines for one that is so long (`LONGEST`) that scores would not fit fp32.
     """
 
     def __init__(
@@ -99,14 +102,14 @@ class Search:
         """The k nearest rows of each query, nearest first. `exclude[q]` are ids that query q may not get.
 
         Raises TooFewVectors where fewer than k are left for a query; with `allow_fewer` all queries then get as many as
-        the poorest of them has. Raises ConfigError for queries of another width, NonFinite for inf or NaN.
+        the poorest of them has. Raises ConfigError for queries of another width, NonFinite as for rows.
         """
         asked = fp32(queries)
         if asked.ndim != 2 or asked.shape[1] != self.width:
             raise ConfigError(
                 f"queries have shape {asked.shape}; the rows searched are {self.width} wide: give [Q, D]."
             )
-        _refuse_non_finite(asked, "query", 0)
+        self._refuse(asked, "query", 0)
         left_out = None if exclude is None else [self._excluded(ids) for ids in exclude]
         if left_out is not None and len(left_out) != len(asked):
             raise ConfigError(f"exclude has {len(left_out)} lists for {len(asked)} queries; give one each.")
@@ -124,10 +127,26 @@ class Search:
         held = np.empty((n, width), np.float32) if keep else None
         for start in range(0, n, BLOCK):
             block = fp32(rows[start : start + BLOCK])
-            _refuse_non_finite(block, "row", start)
+            self._refuse(block, "row", start)
             if held is not None:
                 held[start : start + BLOCK] = block
         return rows if held is None else held
+
+    def _refuse(self, rows: Float[np.ndarray, "n D"], what: str, first: int) -> None:
+        """NonFinite where a vector cannot be compared; `first` is the number of the first one."""
+        wrong = np.flatnonzero(~np.isfinite(rows).all(1))
+        if len(wrong):
+            raise NonFinite(f"{what} {first + wrong[0]} holds inf or NaN; leave it out, or encode it again in fp32.")
+        if self.metric == "cosine" or np.abs(rows).max(initial=0) * self.width**0.5 <= LONGEST:
+            return
+        lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+        if lengths.max() > LONGEST:
+            at = int(np.argmax(lengths > LONGEST))
+            raise NonFinite(
+                f"{what} {first + at} is {lengths[at]:.3g} long; beyond {LONGEST:.3g} its scores by {self.metric!r} do "
+                "not fit fp32. Multiply rows and queries by one small number, which changes no order, or search by "
+                "metric='cosine'."
+            )
 
     def _excluded(self, ids: Sequence[int]) -> np.ndarray:
         unique = np.unique(np.asarray(ids, np.int64))
@@ -228,9 +247,3 @@ def unit(rows: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n D"]:
     scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
     lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
     return np.divide(scaled, lengths, out=np.zeros_like(rows), where=lengths > 0)
-
-
-def _refuse_non_finite(rows: Float[np.ndarray, "n D"], what: str, first: int) -> None:
-    wrong = np.flatnonzero(~np.isfinite(rows).all(1))
-    if len(wrong):
-        raise NonFinite(f"{what} {first + wrong[0]} holds inf or NaN; leave it out, or encode it again in fp32.")

@@ -93,6 +93,29 @@ def test_rows_of_very_different_lengths_are_not_lost() -> None:
         )
 
 
+@pytest.mark.parametrize("scale", [1e-22, 1e-21, 1e-20, 1e17])
+def test_vectors_whose_squares_nearly_leave_fp32_are_not_lost(scale: float) -> None:
+    rows, queries = (random(2000, 16) * np.float32(scale), random(8, 16, seed=5) * np.float32(scale))
+    for metric in METRICS:
+        np.testing.assert_array_equal(
+            Search(rows, metric).find(queries, 5).ids, brute(rows, queries, 5, metric).ids, err_msg=metric
+        )
+
+
+def test_vectors_too_long_for_scores_of_fp32_are_refused_but_for_cosines() -> None:
+    """Rows 3 and 5 alike are 5e19 long: their squared distances, 2.5e39 and more, are over fp32's 3.4e38."""
+    rows = np.zeros((6, 2), np.float32)
+    rows[3], rows[5], rows[:3, 0] = (3e19, 4e19), (-3e19, 4e19), 1
+    for metric in ("l2", "ip"):
+        with pytest.raises(NonFinite, match=rf"^row 3 is 5e\+19 long; beyond 2.31e\+18 its scores by '{metric}' do"):
+            Search(rows, metric)
+        with pytest.raises(NonFinite, match=r"^query 3 is 5e\+19 long"):
+            Search(rows[:3], metric).find(rows, 1)
+    found = Search(rows, "cosine").find(rows[3:4], 2)
+    assert found.ids.tolist() == [[3, 0]]
+    np.testing.assert_allclose(found.scores, [[1, 0.6]], rtol=1e-6)
+
+
 def test_cosines_that_differ_by_less_than_fp32_can_say_are_still_ranked() -> None:
     rows = 100 + 2e-4 * np.random.default_rng(0).standard_normal((3000, 8)).astype(np.float32)
     queries = 100 + 2e-4 * np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
