@@ -12,6 +12,7 @@ import pytest
 
 from encodeonce.cli import learning
 from encodeonce.cli.cells import Cell, Names
+from encodeonce.cli.compare import _draw
 from encodeonce.cli.comparing import Comparison
 from encodeonce.cli.config import parse
 from encodeonce.cli.contenders import contenders
@@ -45,6 +46,26 @@ def tried(folder: Path, **options: Any) -> Comparison:
                 row = cell.row(config, comparison.files.names, task, split, task.metric)
                 comparison.files.append(cell, [replace(row, value=shown)])
     return comparison
+
+
+def test_a_picture_of_gains_over_several_frozen_is_said_not_to_be_drawn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rows(*rates: float) -> list[ResultsRow]:
+        given = [("frozen", f"lr={rate}") for rate in rates] + [("linear", "lr=0.002")]
+        return [
+            ResultsRow("e", "d", "upos", "enc", method, variant, 1, "test", "accuracy", 50.0)
+            for method, variant in given
+        ]
+
+    _draw(rows(0.001, 0.002), tmp_path, {})
+    assert not list(tmp_path.iterdir())
+    assert "there are 2: frozen (lr=0.001), frozen (lr=0.002)." in caplog.text
+    caplog.clear()
+    _draw(rows(0.001), tmp_path, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["improvement.png"]
+    _draw(rows(), tmp_path, {})  # nobody asked for Frozen
+    assert not caplog.text
 
 
 def test_each_task_gets_its_own_best_and_of_equal_ones_the_first(tmp_path: Path) -> None:
