@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError
+from ..memory.ledger import size_of
 from ..methods.lumen import Design, Lumen
 from ..methods.lumen.forms import passage_document
 from ..serve.reader_run import ReaderRun
@@ -39,7 +40,8 @@ ROUNDS = (3, 12)
 
 @dataclass(frozen=True)
 class MemoryForecast:
-    """`passages` of them, of which `different` are encoded and stored, `k` read for a question. Seconds of one passage
+    """`passages` of them, of which `different` are encoded and stored, `k` read for a question. `bytes` are
+    those of the states, `text_bytes` of the passages with their titles and ids. Seconds of one passage
     (`encode`) and of one question from memory (`read`), the same encoding on the fly (`on_the_fly`), and as
     Fusion-in-Decoder (`fid`). From `questions` on storing pays against encoding on the fly, from `questions_fid` on
     against Fusion-in-Decoder (None: never)."""
@@ -50,6 +52,7 @@ class MemoryForecast:
     stored: tuple[int, ...]
     dtype: str
     bytes: float
+    text_bytes: int
     encode: Estimate
     whole: Estimate
     read: Estimate
@@ -80,8 +83,10 @@ class MemoryForecast:
         ]
         views = ", ".join(map(str, self.stored)) or "none"
         lines = [
-            f"memory     {self.passages:,} passages{alike}, view {views}, {self.dtype}: {bytes_text(self.bytes)}, "
-            f"{self.bytes / self.passages:,.0f} bytes a passage",
+            f"memory     {self.passages:,} passages{alike}, view {views}, {self.dtype}",
+            f"states     {bytes_text(self.bytes)}, {self.bytes / self.passages:,.0f} bytes a passage",
+            f"texts      {bytes_text(self.text_bytes)}, titles and ids included",
+            "beside     what the first question writes, BM25's index and counts, and vectors (--vectors): not counted",
             "",
             aligned(["time", "", "95 %"], cells),
             "",
@@ -130,6 +135,7 @@ def forecast(
         stored=plan.stored,
         dtype=run.dtype,
         bytes=float(estimate(run.spec, round(all_rows), len(different))),
+        text_bytes=size_of(passages),
         encode=encode,
         whole=whole,
         read=read,

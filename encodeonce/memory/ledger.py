@@ -21,7 +21,7 @@ from ..errors import CorruptStore, StoreError
 from ..store.claim import write_atomically
 from ..types import Passage
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "size_of"]
 
 FORMAT = 1
 NAME = re.compile(r"passages-(\d{6})\.jsonl")
@@ -65,7 +65,7 @@ class Ledger:
     def put(self, added: Iterable[Passage] = (), removed: Iterable[str] = ()) -> None:
         """Write one change: what is removed, then what is added; nothing where there is neither."""
         lines = [json.dumps({"removed": one}, ensure_ascii=False) for one in removed]
-        lines += [json.dumps(_values(passage), ensure_ascii=False) for passage in added]
+        lines += map(_line, added)
         if lines:
             self._write(lines, afresh=False)
 
@@ -74,14 +74,12 @@ class Ledger:
         old = [file for file in self.folder.iterdir() if NAME.fullmatch(file.name)]
         if len(old) < 2:
             return
-        self._write([json.dumps(_values(one), ensure_ascii=False) for one in self.passages.values()], afresh=True)
+        self._write(list(map(_line, self.passages.values())), afresh=True)
         for file in sorted(old):
             file.unlink(missing_ok=True)
 
     def _write(self, lines: Sequence[str], afresh: bool) -> None:
-        body = "".join(line + "\n" for line in lines).encode()
-        head = {"format": FORMAT, "lines": len(lines), "check": xxhash.xxh3_64_hexdigest(body), "afresh": afresh}
-        write_atomically(self.folder / f"passages-{self.next:06d}.jsonl", json.dumps(head).encode() + b"\n" + body)
+        write_atomically(self.folder / f"passages-{self.next:06d}.jsonl", _change(lines, afresh))
         self.refresh()
 
     def _apply(self, body: bytes, afresh: bool) -> None:
@@ -94,6 +92,25 @@ class Ledger:
             else:
                 passage = _passage(values)
                 self.passages[passage.id] = passage
+
+
+def size_of(passages: Iterable[Passage]) -> int:
+    """Bytes of the file that a new ledger keeps these passages in."""
+    return len(_change(list(map(_line, passages)), afresh=False))
+
+
+def _change(lines: Sequence[str], afresh: bool) -> bytes:
+    """What a file holds."""
+    body = "".join(line + "\n" for line in lines).encode()
+    head = {"format": FORMAT, "lines": len(lines), "check": xxhash.xxh3_64_hexdigest(body), "afresh": afresh}
+    return json.dumps(head).encode() + b"\n" + body
+
+
+def _line(passage: Passage) -> str:
+    """A passage without the place that it was read from, which says nothing on another machine."""
+    own: dict[str, Any] = {"passage_id": passage.id, "title": passage.title, "text": passage.text}
+    window = {"source": passage.source, "start": passage.start} if passage.source else {}
+    return json.dumps(own | window, ensure_ascii=False)
 
 
 def _opened(file: Path) -> tuple[bytes, bool]:
@@ -109,12 +126,6 @@ def _opened(file: Path) -> tuple[bytes, bool]:
     if xxhash.xxh3_64_hexdigest(body) != check:
         raise CorruptStore(f"{file} was cut or changed after it was written. Build the memory again.")
     return body, bool(afresh)
-
-
-def _values(passage: Passage) -> dict[str, Any]:
-    """A passage without the place that it was read from, which says nothing on another machine."""
-    own: dict[str, Any] = {"passage_id": passage.id, "title": passage.title, "text": passage.text}
-    return own | ({"source": passage.source, "start": passage.start} if passage.source else {})
 
 
 def _passage(values: Mapping[str, Any]) -> Passage:

@@ -218,6 +218,11 @@ def test_equal_passages_are_planned_for_once_as_they_are_stored(run: Run, reader
     assert "7 passages, 2 different ones, view 1" in run("memory", "plan", reader, *files).stdout
     built = json.loads(run("memory", "build", reader, tmp_path / "p.jsonl", "--json").stdout)["states"]
     assert (planned["passages"], planned["different"], planned["bytes"]) == (7, built["written"], built["bytes"])
+    memory = reader / "memory"
+    assert planned["text_bytes"] == (memory / "passages-000000.jsonl").stat().st_size
+    named = sum((memory / name).stat().st_size for name in ("memory.json", "states/store.json"))
+    info = json.loads(run("memory", "info", memory, "--json").stdout)
+    assert info["bytes"] == planned["bytes"] + planned["text_bytes"] + named  # of a memory that was never asked
     assert planned["whole"]["value"] == pytest.approx(2 * planned["encode"]["value"])
     assert planned["questions"] == pytest.approx(2 / 2)
 
