@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,13 @@ def test_every_listed_name_is_there() -> None:
     assert set(encodeonce.__all__) == {*encodeonce._HOME, "__version__"}
     for name in encodeonce.__all__:
         assert getattr(encodeonce, name) is not None
+
+
+def test_every_listed_name_has_a_line_on_its_page() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text("utf-8").splitlines()
+    shown = {line.rpartition(".")[2] for line in page if line.startswith((".. autoclass::", ".. autofunction::"))}
+    homes = {home.partition(":")[2] or name for name, home in encodeonce._HOME.items() if home != "errors"}
+    assert homes <= shown, homes - shown
 
 
 def test_an_unknown_name_says_what_there_is() -> None:
