@@ -5,7 +5,7 @@ from typing import Any
 
 from ..errors import DataError
 
-__all__ = ["kind", "objects", "string", "strings"]
+__all__ = ["as_questions", "kind", "objects", "string", "strings"]
 
 
 def string(value: Mapping[str, Any], field: str, place: str) -> str:
@@ -33,6 +33,17 @@ def objects(value: Mapping[str, Any], field: str, place: str) -> list[dict[str, 
     if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
         raise DataError(f"{place}: {field!r} is a {kind(content)}; it must be a list of objects: [{{...}}, ...].")
     return content
+
+
+def as_questions(value: Mapping[str, Any] | None) -> str:
+    """How a file is read whose first object is this one, where that is a question: for a message; "" for any other."""
+    if value is None or not isinstance(value.get("question"), str):
+        return ""
+    form, what = ("sections", "their sections") if "section_path" in value else ("questions", "their passages")
+    return (
+        f"A file of questions is read by name: --format {form} --passages FILE (data.format and data.passages in a "
+        f"config, format= and passages= in Python), where FILE holds {what}."
+    )
 
 
 def kind(value: Any) -> str:

@@ -7,7 +7,9 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
+from ._fields import as_questions
 from ._files import ending, is_text
+from ._objects import opens_with
 
 __all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_empty_pair"]
 
@@ -52,7 +54,10 @@ def by_suffix(known: Mapping[str, Format[Item]], source: Any) -> Format[Item]:
         f"{f.name} ({' '.join(filter(None, f.suffixes)) or 'objects and folders'})" for f in known.values()
     )
     what = "what the folder holds" if Path(source).is_dir() else f"suffix {suffix!r}"
-    raise ConfigError(f"{source}: {what} says no format. Name one with format=...; there is: {listed}.")
+    asked = as_questions(opens_with(source)) if "questions" in known and Path(source).is_file() else ""
+    raise ConfigError(
+        f"{source}: {what} says no format. Name one with format=...; there is: {listed}. {asked}".rstrip()
+    )
 
 
 def refuse_empty_pair(pair: str | None, place: str) -> None:

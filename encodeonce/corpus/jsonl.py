@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ConfigError, DataError
 from ..types import Document
-from ._fields import kind, strings
+from ._fields import as_questions, kind, strings
 from ._files import BOM, Target, numbered, stem, write_text
 from ._format import Format, refuse_empty_pair
 
@@ -122,9 +122,10 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
     sentences = _sentences(value, sentences_field, place, bool(words_field), "sentences" in named)
     text = value.get(text_field, " ".join(sentences))
     if not words_field and text_field not in value and not sentences:
+        where = "Say where they stand with columns, such as text=text_a,pair=text_b. "
         raise DataError(
             f"{place}: neither 'words' (or 'tokens') nor 'text' nor 'sentences'. There is: "
-            f"{', '.join(value) or 'nothing'}. Say where they stand with columns, such as text=text_a,pair=text_b."
+            f"{', '.join(value) or 'nothing'}. {'' if 'section_path' in value else where}{as_questions(value)}".rstrip()
         )
     id_field, pair = named.get("id", free.get("id", "")), value.get(pair_field)
     if pair is not None and not isinstance(pair, str) and "pair" not in named:

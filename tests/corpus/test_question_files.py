@@ -131,6 +131,29 @@ def test_a_question_of_techqa_without_a_text_is_named(tmp_path: Path) -> None:
         read(path, passages=notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "form", "row"),
+    [
+        ("q.jsonl", "sections", {"question": "who sat", "section_path": ["A"]}),
+        ("q.json", "sections", {"question": "who sat", "section_path": ["A"]}),
+        ("q.jsonl", "questions", {"id": "1", "question": "who sat", "answers": ["cat"]}),
+    ],
+)
+def test_a_file_of_questions_that_is_read_as_texts_says_by_which_name(
+    tmp_path: Path, name: str, form: str, row: dict[str, Any]
+) -> None:
+    path = put(tmp_path / name, [row])
+    with pytest.raises((ConfigError, DataError)) as problem:
+        read(path)
+    assert f"--format {form} --passages FILE" in str(problem.value)
+    assert ("columns, such as" in str(problem.value)) == (form == "questions")  # whose texts may be meant
+    put(tmp_path / "manual.json", [{"section_path": ["A"], "text": "the cat sat", "id": "A"}])
+    assert [one.text for one in read(path, format=form, passages=tmp_path / "manual.json")] == ["who sat"]
+    with pytest.raises(DataError) as problem:
+        read(put(tmp_path / "x.jsonl", [{"body": "who sat"}]))
+    assert "--format" not in str(problem.value)
+
+
 def test_sections_share_a_manual(tmp_path: Path) -> None:
     sections = put(
         tmp_path / "sections.jsonl",
