@@ -102,15 +102,15 @@ class Predictor:
         for i in asked:
             alike.setdefault(shown[i].key, []).append(i)
         fresh = self._not_stored(shown, alike)
-        self._refuse_long([shown[alike[key][0]] for key in fresh])
+        pieces = self._cut([shown[alike[key][0]] for key in fresh])
         live = set(fresh)
         stored = [i for key, places in alike.items() if key not in live for i in places]
         if stored:
             assert self.store is not None
             self._answer(self.store, shown, sorted(stored), size, probabilities, answers)
         for start in range(0, len(fresh), CHUNK):
-            chunk = {key: alike[key] for key in fresh[start : start + CHUNK]}
-            for source, places in self._encoded(shown, chunk):
+            chunk = slice(start, start + CHUNK)
+            for source, places in self._encoded(pieces[chunk], [alike[key] for key in fresh[chunk]]):
                 at_once = len(places) if self.run.method.layers else size
                 self._answer(source, shown, places, at_once, probabilities, answers)
         self.hits += len(stored)
@@ -130,25 +130,24 @@ class Predictor:
             )
         return keys
 
-    def _refuse_long(self, documents: Sequence[Document]) -> None:
-        """DataError for a text that is longer than the encoder or the run's blocks can be given, before any is
-        answered; where there is one chunk alone its own reading says so."""
-        if self.encoder is None or len(documents) <= CHUNK:
-            return
+    def _cut(self, documents: Sequence[Document]) -> list[Pieces]:
+        """The pieces of what is encoded live, each document cut once; DataError for one that is longer than the encoder
+        or the run's blocks can be given, before any is answered."""
+        found: list[Pieces] = []
         for start in range(0, len(documents), CHUNK):
             some = documents[start : start + CHUNK]
-            lengths = map(len, self.encoder.cut(some))
+            assert self.encoder is not None
+            pieces = self.encoder.cut(some)
             if isinstance(self.run.method, Finetune):
-                refuse_long((one.place or one.id for one in some), lengths, self.run.method.window)
+                refuse_long((one.place or one.id for one in some), map(len, pieces), self.run.method.window)
+            found += pieces
+        return found
 
-    def _encoded(
-        self, shown: Sequence[Document], alike: Mapping[str, Sequence[int]]
-    ) -> Iterator[tuple[Source, list[int]]]:
+    def _encoded(self, pieces: Sequence[Pieces], places: Sequence[Sequence[int]]) -> Iterator[tuple[Source, list[int]]]:
         """The views that the run reads, a batch of the encoder's at a time, while they are in the processor's cache,
-        and where in `shown` their texts are; all piece ids at once where it reads no view."""
+        and the places of their texts; all piece ids at once where it reads no view."""
         assert self.encoder is not None
-        layers, places, dtype = self.run.method.layers, list(alike.values()), self.run.spec.dtype
-        pieces = self.encoder.cut([shown[own[0]] for own in places])
+        layers, dtype = self.run.method.layers, self.run.spec.dtype
         if not layers:
             yield Cut(self.run.spec, pieces), [i for own in places for i in own]
             return

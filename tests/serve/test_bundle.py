@@ -286,7 +286,7 @@ def test_live_vectors_are_rounded_as_stored_ones(make_corpus: Corpus) -> None:
     for dtype, kind in (("fp16", torch.float16), ("bf16", torch.bfloat16), ("fp32", torch.float32)):
         predictor = Predictor(replace(run, spec=replace(run.spec, dtype=dtype)), encoder=LiveTiny(memory))
         expected, seen = rounded(memory, kind), []
-        for live, places in predictor._encoded(documents, {d.key: [i] for i, d in enumerate(documents)}):
+        for live, places in predictor._encoded(predictor._cut(documents), [[i] for i in range(len(documents))]):
             assert len(places) <= 3
             for document in (documents[place] for place in places):
                 a, b = live.batch(live.index([document.key])), expected.batch(expected.index([document.key]))

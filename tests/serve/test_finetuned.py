@@ -65,7 +65,8 @@ encoder = Pretrained(folder)
 found = {}
 for name in sys.argv[5:]:
     run = load(Path(runs) / name, encoder)
-    ((source, _),) = Predictor(run, encoder=encoder)._encoded(documents, {d.key: [i] for i, d in enumerate(documents)})
+    pieces, places = encoder.cut(documents), [[i] for i in range(len(documents))]
+    ((source, _),) = Predictor(run, encoder=encoder)._encoded(pieces, places)
     batch = next(iter(run.method.batches(run.method.read(source, documents), size=8, order=None)))
     with torch.no_grad():
         for task, scores in run.method.scores(batch, run.method.names).items():
@@ -101,8 +102,8 @@ def runs(encoder: Pretrained, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 def source_of(run: Run, encoder: Pretrained) -> Source:
     """What the run reads of all documents."""
-    alike = {document.key: [i] for i, document in enumerate(DOCUMENTS)}
-    ((source, _),) = Predictor(run, encoder=encoder)._encoded(DOCUMENTS, alike)
+    places = [[i] for i in range(len(DOCUMENTS))]
+    ((source, _),) = Predictor(run, encoder=encoder)._encoded(encoder.cut(DOCUMENTS), places)
     return source
 
 
@@ -212,6 +213,17 @@ def test_a_text_too_long_for_the_blocks_is_named_before_any_is_answered(
     assert not answered
     assert len(predictor.predict(DOCUMENTS)) == len(DOCUMENTS)
     assert answered
+
+
+@pytest.mark.parametrize("name", ["finetune", "live_mix"])
+def test_a_text_is_cut_once_however_many_there_are(
+    name: str, runs: dict[str, tuple[Run, Path]], encoder: Pretrained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("encodeonce.serve.predictor.CHUNK", 4)
+    cut, shown = Pretrained.cut, list[Document]()
+    monkeypatch.setattr(Pretrained, "cut", lambda model, some: (shown.extend(some), cut(model, some))[1])
+    Predictor(runs[name][0], encoder=encoder).predict(DOCUMENTS)
+    assert sorted(one.key for one in shown) == sorted({one.key for one in DOCUMENTS})
 
 
 def test_a_card_says_what_was_trained(runs: dict[str, tuple[Run, Path]]) -> None:
