@@ -75,9 +75,9 @@ class Document:
 
     `columns` holds one string a word under the reader's column names ("upos", "tag", ...); `meta` holds one value a
     document ("label", "url", ...). `place` is "file:line" and goes into every error about this document. `pair` is the
-    second text of a pair input ("" where there is none); an encoder is shown both at once, or with `apart` one after
-    the other, each as a text of its own. `sentences` are the text's, for encoders that give one vector a sentence
-    (`corpus.text.with_sentences` cuts them).
+    second text of a pair input ("" where there is none, white space where it is empty); an encoder is shown both at
+    once, or with `apart` one after the other, each as a text of its own. `sentences` are the text's, for encoders that
+    give one vector a sentence (`corpus.text.with_sentences` cuts them).
     """
 
     id: str
@@ -101,6 +101,11 @@ class Document:
     def key(self) -> str:
         """Content address of this document; see `item_key`."""
         return item_key(self.words, self.text, self.pair, self.apart)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to read: no word and no text, or of a pair no second text."""
+        return not (self.words or self.text.strip()) or bool(self.pair and not self.pair.strip())
 
     @property
     def n_first(self) -> int:

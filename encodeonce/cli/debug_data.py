@@ -91,10 +91,8 @@ def _cut(model: "Pretrained", documents: list["Document"]) -> list["Pieces"]:
     from ..types import Pieces
 
     nothing = np.empty(0, np.int32)
-    found = iter(model.cut([one for one in documents if one.words or one.text.strip()]))
-    return [
-        next(found) if one.words or one.text.strip() else Pieces(one.key, nothing, nothing, 0, ()) for one in documents
-    ]
+    found = iter(model.cut([one for one in documents if not one.empty]))
+    return [Pieces(one.key, nothing, nothing, 0, ()) if one.empty else next(found) for one in documents]
 
 
 def _tasks_of(config: "Config") -> list["Task"]:

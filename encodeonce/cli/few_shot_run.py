@@ -57,10 +57,11 @@ class FewShotPredictor:
 
     def predict(self, documents: Sequence[Document], probabilities: bool = False) -> list[dict[str, Any]]:
         """For each document its label, or with `probabilities` a pair of it and {label: probability}; None for one
-        without a text, which is logged. DataError for a single text where training had pairs, or the other way round.
+        that is `empty`, of a pair either text, which is logged. DataError for a single text where training had pairs,
+        or the other way round.
         """
         (task,) = self.run.tasks
-        asked = [n for n, document in enumerate(documents) if document.words or document.text.strip()]
+        asked = [n for n, document in enumerate(documents) if not document.empty]
         for n in asked:
             task.check(documents[n])
         if len(asked) < len(documents):

@@ -39,7 +39,7 @@ def layer_reading(
             "this run was fine-tuned from piece ids and reads no stored layer: there is no weight to show."
         )
     count, task = len(documents), run.tasks[0]
-    documents = [task.prepared(one) for one in documents if one.words or one.text.strip()]
+    documents = [task.prepared(one) for one in documents if not one.empty]
     if not documents:
         raise DataError(f"none of {count} documents has a text, so no layer is read. Give one that has.")
     chosen = [task for task in run.tasks if not tasks or task.name in tasks]

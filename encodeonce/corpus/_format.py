@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError
 from ..resolve import nearest
 from ._fields import as_questions
 from ._files import ending, is_text
 from ._objects import opens_with
 
-__all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_empty_pair"]
+__all__ = ["Format", "by_name", "by_suffix", "holds_texts", "second_text"]
 
 Item = TypeVar("Item")
 
@@ -60,10 +60,9 @@ def by_suffix(known: Mapping[str, Format[Item]], source: Any) -> Format[Item]:
     )
 
 
-def refuse_empty_pair(pair: str | None, place: str) -> None:
-    """DataError where an item of a file of pairs has no second text (None: the file has no pairs)."""
-    if pair is not None and not pair.strip():
-        raise DataError(f"{place}: the second text of the pair is empty. Give it one, or leave the item out.")
+def second_text(pair: str | None) -> str:
+    """`Document.pair` of what a file has as the second text: one that is empty stays one (None: there is no pair)."""
+    return "" if pair is None else pair or " "
 
 
 def holds_texts(folder: str | Path) -> bool:

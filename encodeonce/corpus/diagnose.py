@@ -45,8 +45,8 @@ class ColumnReport:
 @dataclass(frozen=True, slots=True)
 class SplitReport:
     """One split. `duplicates` are documents whose content was seen before in the split; `empty` have neither word nor
-    text. `graphs` says what there is of entities and relations, None where there is nothing. What comes from a
-    tokenizer is None where none was given: `over_long` documents need more than one window.
+    text, or no second text of a pair. `graphs` says what there is of entities and relations, None where there is
+    nothing. What comes from a tokenizer is None where none was given: `over_long` documents need more than one window.
     """
 
     documents: int
@@ -139,7 +139,7 @@ def _split(
         if document.key in seen:
             repeated.append(document)
         seen.add(document.key)
-    empty = [document for document in documents if not document.words and not document.text.strip()]
+    empty = [document for document in documents if document.empty]
     return SplitReport(
         documents=len(documents),
         words=sum(document.n_words for document in documents),
@@ -287,7 +287,7 @@ def _problems(reports: Mapping[str, SplitReport], overlap: Mapping[str, int]) ->
         if split.documents == 1:
             yield f"{name}: one example"
         for count, what, places in (
-            (split.empty, "documents without word or text", split.empty_places),
+            (split.empty, "documents without word or text, or second text of a pair", split.empty_places),
             (split.duplicates, "documents repeat an earlier one", split.duplicate_places),
             (split.words_without_pieces, "words have no piece of their own", split.words_without_pieces_places),
             (

@@ -13,7 +13,7 @@ from ..errors import ConfigError, DataError
 from ..types import Document
 from ._fields import as_questions, kind, strings
 from ._files import BOM, Target, numbered, stem, write_text
-from ._format import Format, refuse_empty_pair
+from ._format import Format, second_text
 
 __all__ = ["FORMATS", "document", "fields_of", "read", "rows", "write"]
 
@@ -133,7 +133,6 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
     for field, content in ((text_field, text), (pair_field, "" if pair is None else pair)):
         if not isinstance(content, str):
             raise DataError(f"{place}: {field!r} is a {kind(content)}; it must be a string.")
-    refuse_empty_pair(pair, place)
     per_word: dict[str, tuple[str, ...]] = {}
     meta: dict[str, Any] = {}
     ours = {field: name for name, field in named.items()}
@@ -149,7 +148,7 @@ def document(value: dict[str, Any], place: str, ordinal: str, columns: Mapping[s
             meta[name] = content
     own = value.get(id_field)
     name = ordinal if own is None else str(own)
-    return Document(name, words, text, per_word, meta, place, pair or "", sentences)
+    return Document(name, words, text, per_word, meta, place, second_text(pair), sentences)
 
 
 def _sentences(value: dict[str, Any], field: str, place: str, has_words: bool, asked: bool) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from ..errors import ConfigError, DataError
 from ..resolve import nearest
 from ..types import Document
 from ._files import BOM, Target, ending, lines, stem, write_text
-from ._format import Format, refuse_empty_pair
+from ._format import Format, second_text
 from ._quotes import Row, cut_plain, cut_quoted, quoted
 
 __all__ = ["FORMATS", "Table", "read", "table", "write"]
@@ -58,8 +58,9 @@ def read(
 
     `columns` names cells, our name first: {"text": "sentence1"} by the header's names, or {"label": 0, "text": 1} by
     number from 0, which says that there is no header (`header` overrules). Without `columns` the header names "text".
-    "pair" is the second text of a pair, where there is such a column. `id` is the cell "id", or "name:ordinal". Raises
-    DataError with file:line for a row with another number of cells, and for an empty second text.
+    "pair" is the second text of a pair, where there is such a column. `id` is the cell "id", or "name:ordinal". An
+    empty second text is white space, so that the pair stays one. Raises DataError with file:line for a row with another
+    number of cells.
     """
     found = table(path, header=_has_header(columns, header), quoting=quoting, separator=separator)
     if not found.names:
@@ -71,8 +72,7 @@ def read(
         meta: dict[str, Any] = {ours: row.values[at] for ours, at in where.items() if ours not in OWN}
         text, pair = row.values[where["text"]], row.values[where["pair"]] if "pair" in where else None
         own = row.values[where["id"]] if "id" in where else f"{name}:{ordinal}"
-        refuse_empty_pair(pair, f"{path}:{row.line}")
-        documents.append(Document(own, (), text, {}, meta, f"{path}:{row.line}", pair or ""))
+        documents.append(Document(own, (), text, {}, meta, f"{path}:{row.line}", second_text(pair)))
     return documents
 
 

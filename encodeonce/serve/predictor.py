@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..batching import Cut, LaidOut, Source
+from ..corpus._format import second_text
 from ..errors import NotStored
 from ..methods.finetune import Finetune, refuse_long
 from ..types import Document, Pieces, Spec
@@ -82,15 +83,15 @@ class Predictor:
 
         A string is a text and two are a pair; tasks that label words need documents of words. `size` documents are
         answered at once, those that are encoded live as many as the encoder was shown at once. With `probabilities`,
-        an answer is a pair of the prediction and {label: probability}. A document of no words and no text gets no
-        answer: () from tasks that label words, None from the others, which is logged. Raises NotStored for a text that
-        no store holds where there is no encoder, DataError for one that a task cannot answer for, ConfigError where a
-        head has no probabilities.
+        an answer is a pair of the prediction and {label: probability}. A document that is
+        `empty`, of a pair either text, gets no answer: () from tasks that label words, None from the others, which is
+        logged. Raises NotStored for a text that no store holds where there is no encoder, DataError for one that a task
+        cannot answer for, ConfigError where a head has no probabilities.
         """
         tasks = self.run.tasks
         shown = [tasks[0].prepared(as_document(one, i)) for i, one in enumerate(documents)]  # all tasks read the same
         answers: list[dict[str, Any]] = [{t.name: () if t.needs_words else None for t in tasks} for _ in shown]
-        asked = [i for i, document in enumerate(shown) if document.words or document.text.strip()]
+        asked = [i for i, document in enumerate(shown) if not document.empty]
         for i in asked:
             for task in tasks:
                 task.check(shown[i])
@@ -135,8 +136,8 @@ class Predictor:
         or the run's blocks can be given, before any is answered."""
         found: list[Pieces] = []
         for start in range(0, len(documents), CHUNK):
-            some = documents[start : start + CHUNK]
             assert self.encoder is not None
+            some = documents[start : start + CHUNK]
             pieces = self.encoder.cut(some)
             if isinstance(self.run.method, Finetune):
                 refuse_long((one.place or one.id for one in some), map(len, pieces), self.run.method.window)
@@ -179,5 +180,5 @@ def as_document(shown: Document | str | tuple[str, str], ordinal: int) -> Docume
     """A text or a pair of texts as a document."""
     if isinstance(shown, Document):
         return shown
-    text, pair = (shown, "") if isinstance(shown, str) else shown
-    return Document(f"text {ordinal + 1}", text=text, pair=pair)
+    text, pair = (shown, None) if isinstance(shown, str) else shown
+    return Document(f"text {ordinal + 1}", text=text, pair=second_text(pair))

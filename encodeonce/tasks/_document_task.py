@@ -82,10 +82,12 @@ class DocumentTask(Task):
         """One document's gold."""
 
     def check(self, document: Document) -> None:
-        """DataError for an empty text, and for a single text where training had pairs, or the other way round."""
-        if not document.words and not document.text.strip():
+        """DataError for an empty text, either of a pair, and for a single text where training had pairs, or the other
+        way round."""
+        if document.empty:
+            which = "second text of the pair" if document.words or document.text.strip() else "text"
             raise DataError(
-                f"{place_of(document)}: task {self.name!r}: the text is empty. Give it one, or leave the item out."
+                f"{place_of(document)}: task {self.name!r}: the {which} is empty. Give it one, or leave the item out."
             )
         if self.pairs is not None and self.pairs != bool(document.pair):
             trained, here = ("pairs", "no second text") if self.pairs else ("single texts", "a second text")

@@ -203,6 +203,14 @@ def test_answers_are_not_written_over_the_text_that_they_are_of(run: Run, traine
         assert "would take that text's place. Give the column another name in the file, and then --columns text" in said
 
 
+def test_an_empty_cell_of_either_text_of_a_pair_gets_no_answer(run: Run, many: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("body,reply\na cat sees cat,a tree .\na cat,\n,a tree .\n")
+    result = run("predict", many / "run", tmp_path / "x.csv", "--columns", "text=body,pair=reply")
+    assert [bool(row["score"]) for row in csv.DictReader(io.StringIO(result.stdout))] == [True, False, False]
+    assert "2 texts are empty and get no answer, the first:" in result.stderr
+    assert f"{tmp_path / 'x.csv'}:3" in result.stderr
+
+
 def test_what_can_be_read_only_once_is_refused_before_it_is_answered(run: Run, trained: Path, tmp_path: Path) -> None:
     if not hasattr(os, "mkfifo"):
         pytest.skip("needs named pipes, which this system has not")

@@ -43,7 +43,7 @@ def test_counts_labels_repeats_overlap_and_schemes() -> None:
     for line in (
         "train: 1 documents repeat an earlier one (b:1)",
         "train: 1 documents have an id that is used before",
-        "dev: 1 documents without word or text (f)",
+        "dev: 1 documents without word or text, or second text of a pair (f)",
         "dev: column 'tag' has 2 labels that train never has: I-LOC (2, d:1), B-LOC (1, e:1)",
         "dev: column 'tag' has 2 spans that begin with I-",
         "column 'tag' is tagged by different schemes: train IOB2, dev mixed",

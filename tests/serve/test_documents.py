@@ -288,3 +288,13 @@ def test_an_empty_text_gets_no_answer_and_is_said(
     assert answers[1] == {"classification": None}
     assert {answers[0]["classification"], answers[2]["classification"]} <= {"pos", "neg"}
     assert "1 texts are empty and get no answer, the first: text 2" in caplog.text
+
+
+def test_a_pair_without_either_text_gets_no_answer_and_is_said(
+    tiny_bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [replace(one, pair="the plot") for one in reviews(4)]
+    done = trained(tiny_bert, tmp_path / "s", rows, [named("classification")], epochs=1)
+    found = done.predictor.predict([("good film", "bad plot"), ("good film", ""), ("", "bad plot"), ("bad", " ")])
+    assert [answer["classification"] is None for answer in found] == [False, True, True, True]
+    assert "3 texts are empty and get no answer, the first: text 2" in caplog.text
