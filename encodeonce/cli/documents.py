@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ..tasks import Task
     from ..types import Document
 
-__all__ = ["OF_WORDS", "answers_documents", "values_of", "written_as"]
+__all__ = ["OF_WORDS", "answers_documents", "held_by_json", "values_of", "written_as"]
 
 FLAT = ("csv", "tsv", "text")
 """Formats whose values are strings; in the others a value may be a number, a list or an object."""
@@ -53,7 +53,8 @@ def values_of(
         predictions = [pair and pair[0] for pair in given] if probabilities else given
         chances = [pair and pair[1] for pair in given] if probabilities else []
         if kind not in FLAT:
-            columns |= {name: list(values) for name, values in task.columns(documents, predictions).items()}
+            held = held_by_json(task, predictions)
+            columns |= {name: list(values) for name, values in task.columns(documents, held).items()}
             if probabilities:
                 columns[f"{column}_probabilities"] = [one and _rounded(one) for one in chances]
             continue
@@ -63,6 +64,11 @@ def values_of(
             for label in task.labels:
                 columns[f"{column}:{label}"] = ["" if one is None else f"{one[label]:.6f}" for one in chances]
     return columns
+
+
+def held_by_json(task: "Task", answers: Sequence[Any]) -> list[Any]:
+    """A task's answers as a file of JSON holds them (`Task.as_json`), none where there is none."""
+    return [None if answer is None else task.as_json(answer) for answer in answers]
 
 
 def written_as(

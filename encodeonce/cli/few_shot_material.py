@@ -12,7 +12,7 @@ from ..errors import DataError
 from ..integrations._saved import refuse_other
 from ..methods.refusion import FUSINGS
 from ..methods.refusion.near import texts_of
-from ..tasks import named
+from ..tasks import Task, named
 from ..types import Document
 
 __all__ = ["Given", "check_outputs", "read_all", "shown"]
@@ -24,7 +24,8 @@ Columns = Mapping[str, int | str] | None
 
 @dataclass(frozen=True)
 class Given:
-    """The documents of each file, none where there is no file; `labels` are those of `labelled`, `gold` of `test`."""
+    """The documents of each file, none where there is no file; `labels` are those of `labelled`, which `task` learned,
+    `gold` of `test`."""
 
     labelled: Sequence[Document]
     unlabelled: Sequence[Document]
@@ -32,6 +33,7 @@ class Given:
     asked: Sequence[Document]
     labels: Sequence[str]
     gold: Sequence[str]
+    task: Task
 
 
 def check_outputs(
@@ -90,7 +92,7 @@ def read_all(
         task.check(document)
     if asked is not None and format_of(asked, form(asked)).name == "text":
         _say_blank_lines(asked, questions)
-    return Given(documents, others, gold, questions, labels, of_test)
+    return Given(documents, others, gold, questions, labels, of_test, task)
 
 
 def _say_blank_lines(path: Path, documents: Sequence[Document]) -> None:

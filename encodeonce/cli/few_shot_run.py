@@ -8,6 +8,7 @@ from typing import Any
 
 from ..integrations.few_shot import FewShot
 from ..tasks import Task
+from ..tasks._json_labels import as_label, kept_as
 from ..tasks.classification import Classification
 from ..types import Document, Spec
 from .few_shot_material import shown
@@ -38,8 +39,14 @@ class FewShotPredictor:
     """What commands ask of a `serve.Predictor`. `hits` and `misses` count documents by whether a store held them."""
 
     def __init__(self, model: FewShot) -> None:
-        labels = tuple(str(one) for one in model.classes_)
-        task = Classification(column=model.column_, called="label", labels=labels, pairs=model.pairs_)
+        classes = model.classes_.tolist()
+        task = Classification(
+            column=model.column_,
+            called="label",
+            labels=tuple(map(as_label, classes)),
+            kept_as=kept_as(classes),
+            pairs=model.pairs_,
+        )
         training = {
             "settings": {"seed": model.seed},
             "seconds": None,

@@ -99,7 +99,7 @@ def fewshot(
     model = FewShot(**{name: value for name, value in settings.items() if value is not None})
     model.fit(shown(given.labelled), given.labels, unlabelled=shown(given.unlabelled))
     if folder is not None:
-        model.save(folder, column=column)
+        model.save(folder, column=column, classes=[given.task.as_json(str(one)) for one in model.classes_])
     if picture is not None:
         draw(model, picture)
     result = {**report_of(model), **(tested(model, given) if given.test else {})}

@@ -188,9 +188,13 @@ def filled(
     documents: Sequence["Document"], answers: Sequence[dict[str, Any]], tasks: Sequence["Task"]
 ) -> dict[str, Sequence[Any]]:
     """Column name -> a value a document, mostly its labels. A predicted attribute replaces its value inside FEATS."""
+    from .documents import held_by_json
+
     columns: dict[str, Sequence[Any]] = {}
     found = [
-        pair for task in tasks for pair in task.columns(documents, [answer[task.name] for answer in answers]).items()
+        pair
+        for task in tasks
+        for pair in task.columns(documents, held_by_json(task, [answer[task.name] for answer in answers])).items()
     ]
     for name, predicted in found:
         column, _, attribute = name.partition(":")

@@ -237,18 +237,21 @@ class FewShot:
         self._need_fit()
         return {name: own.ratios for name, own in self._trained.items() if isinstance(own, Inner)}
 
-    def save(self, folder: str | Path, column: str = "") -> None:
+    def save(self, folder: str | Path, column: str = "", classes: Sequence[Any] | None = None) -> None:
         """Into a folder that `load` reads, and `encodeonce predict` and `evaluate`: what was trained and no encoder,
-        whose hashes are kept instead. `column` is where files have their labels ("": "label", or as it was loaded).
+        whose hashes are kept instead. `column` is where files have their labels ("": "label", or as it was loaded),
+        and `classes` what they have for each of `classes_`, where that is something else: the numbers of a file whose
+        labels were given as strings.
 
         RunError where the folder holds something else, and for classes that a file cannot hold.
         """
         self._need_fit()
-        check_kept(self.classes_)
+        kept = self.classes_ if classes is None else np.asarray(classes)
+        check_kept(kept)
         values = {
             "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store", "prompt")},
             "prompt": None if self._asking is None else self._asking.to_json(),
-            "classes": self.classes_.tolist(),
+            "classes": kept.tolist(),
             "pairs": self.pairs_,
             "column": column or self.column_,
             "mixture": asdict(self.mixture_),

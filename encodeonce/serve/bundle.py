@@ -115,12 +115,17 @@ def _labels(task: Task) -> dict[str, Any]:
 
 
 def _check_learned(folder: Path, tasks: Sequence[Task]) -> None:
-    """RunError where the tasks are not those that the weights were trained for. Runs of before have no such header."""
+    """RunError where the tasks are not those that the weights were trained for: in what the header says of them, which
+    in runs of before is less, or nothing."""
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         header = file.metadata() or {}
     if LEARNED not in header:
         return
-    trained, said = json.loads(header[LEARNED]), json.loads(json.dumps(_learned(tasks)))
+    trained = json.loads(header[LEARNED])
+    said = {
+        name: {key: value for key, value in own.items() if key in trained.get(name, own)}
+        for name, own in json.loads(json.dumps(_learned(tasks))).items()
+    }
     changed = differences(trained, said)
     if changed:
         raise RunError(

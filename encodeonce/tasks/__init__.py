@@ -123,6 +123,10 @@ class Task(ABC):
         """The columns of a file that predictions fill, one value a document; "feats:NAME" is an attribute of FEATS."""
         return {str(getattr(self, "column", self.name)): predicted}
 
+    def as_json(self, answer: Any) -> Any:
+        """An answer as files of JSON hold it: a label that training had as a number is one again."""
+        return answer
+
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """All that `from_json` needs."""

@@ -14,6 +14,7 @@ from ..errors import ConfigError, DataError
 from ..metrics.classification import label_scores
 from ..types import IGNORE, Document
 from ._document_task import DocumentTask
+from ._json_labels import JsonLabel, as_label, kept_as, restored
 
 __all__ = ["Classification"]
 
@@ -29,12 +30,15 @@ class Classification(DocumentTask):
 
     Labels that are all numbers, some with a fraction, are a score to be predicted as such: refused by name unless
     `numbers_are_classes` (CLS-2). `positive` is the label whose precision, recall and F1 are reported; of several names
-    the one that training has. See `DocumentTask` for the other settings.
+    the one that training has. `kept_as` is learned: what the labels are in JSON (`_json_labels`), so that files get
+    back what they had. See `DocumentTask` for the other settings.
     """
 
     positive: str | tuple[str, ...] = ""
     numbers_are_classes: bool = False
+    kept_as: str = "text"
 
+    LEARNED: ClassVar[tuple[str, ...]] = (*DocumentTask.LEARNED, "kept_as")
     kind: ClassVar[str] = "classification"
     head: ClassVar[str] = "classifier"
     metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "matthews", "f1", "f1_accuracy")
@@ -50,21 +54,18 @@ class Classification(DocumentTask):
         return {}
 
     def learned(self, gold: Sequence[str], documents: Sequence[Document]) -> dict[str, Any]:
-        """The labels, and the one of `positive` that is among them."""
+        """The labels, what they are in JSON, and the one of `positive` that is among them."""
         labels = self._inventory(gold, documents)
         if len(labels) == 1:
             log.warning("task %s: a single label, %r; every prediction will be it", self.name, labels[0])
-        return {"labels": labels, "positive": self._positive(labels)}
+        kind = kept_as(map(self.read, documents))
+        return {"labels": labels, "kept_as": kind, "positive": self._positive(labels)}
 
     def value(self, document: Document) -> str:
-        """The label, as a string; true and false as JSON writes them; 1.0 as 1, which is the same number in JSON."""
+        """The label, as a string (`as_label`)."""
         value = self.read(document)
-        if isinstance(value, bool):
-            return str(value).lower()
-        if isinstance(value, float) and value.is_integer():
-            return str(int(value))
         if isinstance(value, (str, int, float)):
-            return str(value)
+            return as_label(value)
         raise self.refused(
             document, value, "one label is a string or a number. For several labels there is the task 'multilabel'."
         )
@@ -83,6 +84,10 @@ class Classification(DocumentTask):
         Labels are compared by name, so the order of a saved run's labels and of a data set's do not matter (CLS-2).
         """
         return label_scores(gold, predicted, positive=next(iter(self._positives), None))
+
+    def as_json(self, answer: str) -> JsonLabel:
+        """The label as training files had it."""
+        return restored(answer, self.kept_as)
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -245,6 +245,33 @@ def test_pairs_sets_of_labels_and_numbers(run: Run, many: Path, texts: Path) -> 
     assert "the head 'regressor' gives no probabilities" in chances
 
 
+def test_labels_of_json_are_numbers_and_truth_values_again_and_text_in_a_table(
+    run: Run, tiny: Path, tmp_path: Path
+) -> None:
+    made = [
+        {"body": row["body"], "kind": int(row["animal"] == "cat"), "never": "never" in row["tags"], "codes": [7]}
+        for row in rows(12, 3)
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    body = 'tasks = ["kind", "never", "codes"]\n' + "".join(
+        f'[task.{name}]\nkind = "{kind}"\ncolumn = "{name}"\n'
+        for name, kind in (("kind", "classification"), ("never", "classification"), ("codes", "multilabel"))
+    )
+    (tmp_path / "config.toml").write_text(
+        f'encoder = "{tiny}"\nmethod = "linear"\n{body}[data]\ntrain = "{tmp_path}/train.jsonl"\n'
+        'dev_fraction = 0.25\ncolumns = { text = "body" }\n[train]\nnum_train_epochs = 1\n'
+    )
+    run("train", tmp_path / "config.toml", "-o", tmp_path / "run")
+    (tmp_path / "new.jsonl").write_text(json.dumps({"body": "a cat sees"}) + "\n")
+    args = ("--columns", "text=body")
+    found = json.loads(run("predict", tmp_path / "run", tmp_path / "new.jsonl", *args).stdout)
+    assert {name: type(found[name]) for name in ("kind", "never")} == {"kind": int, "never": bool}
+    assert found["codes"] in ([], [7])
+    (tmp_path / "new.csv").write_text("body\na cat sees\n")
+    (row,) = csv.DictReader(io.StringIO(run("predict", tmp_path / "run", tmp_path / "new.csv", *args).stdout))
+    assert (row["kind"], row["never"]) == (str(found["kind"]), str(found["never"]).lower())
+
+
 def test_formats_of_words_have_no_place_for_a_documents_answer(run: Run, trained: Path, corpus: Path) -> None:
     wrong = run("predict", trained / "run", corpus / "test.conllu", code=1).stderr
     assert "task 'classification' has one answer a document, and this 'conllu' file" in wrong

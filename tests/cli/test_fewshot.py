@@ -67,6 +67,18 @@ def test_json_and_a_saved_estimator(run: Run, tiny: Path, files: dict[str, Path]
     assert FewShot.load("kept").predict(["dog cat bird", "likes finds"]).tolist() == values["answers"]
 
 
+def test_a_saved_estimator_answers_in_json_with_the_numbers_that_its_file_had(
+    run: Run, tiny: Path, tmp_path: Path
+) -> None:
+    rows = [{"text": text, "label": 10 if kind == "animals" else 9} for text, kind in drawn(16, 16)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("fewshot", tmp_path / "labelled.jsonl", "-e", tiny, "-m", "layers", "--folds", 2, "--save", tmp_path / "kept")
+    (tmp_path / "new.jsonl").write_text('{"text": "dog cat bird"}\n{"text": "likes finds"}\n')
+    lines = run("predict", tmp_path / "kept", tmp_path / "new.jsonl").stdout.splitlines()
+    assert [json.loads(line)["label"] for line in lines] == [10, 9]
+    assert "accuracy" in run("evaluate", tmp_path / "kept", tmp_path / "labelled.jsonl").stdout
+
+
 def test_fusion_by_name_shows_what_its_search_chose(run: Run, tiny: Path, files: dict[str, Path]) -> None:
     settings = ("--label", "kind", "-e", tiny, "-u", files["unlabelled"], "--folds", 2, "--steps", 2, "-m", "refusion")
     shown = run("fewshot", files["labelled"], *settings).stdout

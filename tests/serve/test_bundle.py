@@ -16,6 +16,7 @@ import torch
 from encodeonce.batching import Encodings
 from encodeonce.errors import DataError, NotStored, RunError
 from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
+from encodeonce.serve import bundle
 from encodeonce.serve.bundle import Run, begin, load, save
 from encodeonce.serve.predictor import Predictor
 from encodeonce.tasks import named
@@ -221,6 +222,17 @@ def test_TRAIN1_a_label_list_of_the_same_length_is_no_other(make_corpus: Corpus,
     assert again.tasks[0] == run.tasks[0]
     for name, scores in logits(again.method, memory, documents).items():
         assert torch.equal(scores, logits(run.method, memory, documents)[name])
+
+
+def test_a_run_whose_weights_say_less_of_what_was_learned_is_read(
+    make_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one saved before tasks learned more than labels."""
+    run, _, _ = trained(make_corpus)
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle, "_learned", lambda tasks: {one.name: {"labels": list(one.labels)} for one in tasks})
+        save(run, tmp_path)
+    assert load(tmp_path).tasks == run.tasks
 
 
 def test_TRAIN1_a_run_is_begun_from_weights_of_the_same_labels_only(make_corpus: Corpus, tmp_path: Path) -> None:

@@ -204,6 +204,40 @@ def test_a_list_is_no_single_label() -> None:
         named("classification").gold(documents(["a"]))
 
 
+def test_either_text_of_a_pair_that_is_empty_is_refused_by_place() -> None:
+    task = named("rte").learn(documents("a", "b", pair="second"))
+    for text, pair, which in (("first", " ", "second text of the pair"), (" ", "second", "text")):
+        lacking = Document("e", text=text, pair=pair, meta={"label": "a"}, place="g:1")
+        with pytest.raises(DataError, match=rf"^g:1 \(id e\): task 'rte': the {which} is empty"):
+            task.gold([lacking])
+
+
+@pytest.mark.parametrize(
+    ("held", "due"),
+    [
+        ([1, 2, 1.0], [1, 2]),
+        ([1e-05, 0.5], [1e-05, 0.5]),
+        ([True, False], [False, True]),
+        (["1", "2"], ["1", "2"]),
+        ([1, "2"], ["1", "2"]),
+        ([True, 0], ["0", "true"]),
+        ([float("nan"), 1.5], ["1.5", "nan"]),
+    ],
+)
+def test_labels_go_back_into_json_as_training_had_them(held: list[Any], due: list[Any]) -> None:
+    """Numbers and truth values where all were that; else the strings that labels are compared by."""
+    learned = named("classification", numbers_are_classes=True).learn(documents(*held))
+    task = from_json(json.loads(json.dumps(learned.to_json())))
+    again = [task.as_json(label) for label in task.labels]
+    assert sorted(map(repr, again)) == sorted(map(repr, due))
+
+
+def test_a_set_of_numbers_goes_back_into_json_as_numbers() -> None:
+    task = named("multilabel").learn(documents([10, 9], [], [2], column="labels"))
+    assert task.as_json(("10", "2")) == (10, 2)
+    assert named("multilabel").learn(documents("10|9", [2], column="labels")).as_json(("10", "2")) == ("10", "2")
+
+
 def test_pairs_and_single_texts_are_not_mixed_up() -> None:
     pairs, singles = documents("a", "b", pair="second"), documents("a", "b")
     task = named("rte").learn(pairs)
