@@ -91,7 +91,8 @@ class Predictor:
         tasks = self.run.tasks
         shown = [tasks[0].prepared(as_document(one, i)) for i, one in enumerate(documents)]  # all tasks read the same
         answers: list[dict[str, Any]] = [{t.name: () if t.needs_words else None for t in tasks} for _ in shown]
-        asked = [i for i, document in enumerate(shown) if not document.empty]
+        of_words = any(task.needs_words for task in tasks)  # to these no pair can be shown, whatever its second text is
+        asked = [i for i, document in enumerate(shown) if not document.empty or (of_words and document.pair)]
         for i in asked:
             for task in tasks:
                 task.check(shown[i])

@@ -293,6 +293,13 @@ def test_stored_and_live_predictions_agree_and_keep_their_order(make_corpus: Cor
     assert [len(answer["upos"]) for answer in from_store] == [len(d.words) for d in asked]
 
 
+def test_a_pair_is_refused_where_words_are_labelled_whatever_its_second_text_is(make_corpus: Corpus) -> None:
+    run, documents, memory = trained(make_corpus)
+    for pair in ("b", " "):
+        with pytest.raises(DataError, match="a pair of texts has no words to label"):
+            Predictor(run, encoder=LiveTiny(memory)).predict([replace(documents[0], pair=pair)])
+
+
 def test_live_vectors_are_rounded_as_stored_ones(make_corpus: Corpus) -> None:
     run, documents, memory = trained(make_corpus)
     for dtype, kind in (("fp16", torch.float16), ("bf16", torch.bfloat16), ("fp32", torch.float32)):
