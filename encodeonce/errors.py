@@ -67,7 +67,7 @@ class NotStored(StoreError):
 
 
 class NonFinite(StoreError):
-    """An encoder gave inf or NaN, or a value the storage type cannot hold."""
+    """An encoder gave inf or NaN, or a value the storage type cannot hold; a vector is too long to be compared."""
 
 
 class StoreFull(StoreError):
