@@ -13,10 +13,28 @@ from ..train.settings import HARMLESS
 from .pretrain_config import PretrainConfig
 from .pretrain_material import Material
 
-__all__ = ["holds", "sample_of"]
+__all__ = ["begun", "holds", "refuse_other", "sample_of"]
+
+WRITTEN = ("encoder", "sentence-encoder", "heads.safetensors", "report.json", "train")
+"""What a run writes into its folder, beside what says which run it is."""
 
 ADDED = {"n_topics": 0, "min_children": 5, "topics": ""}
 """Keys of `[sample]` that runs did not always have, and what these did."""
+
+
+def refuse_other(folder: Path) -> None:
+    """RunError where the folder is no run's and holds what a run would write over: an encoder, a report."""
+    there = [name for name in WRITTEN if (folder / name).exists()]
+    if there and not (folder / "origin.json").is_file():
+        raise RunError(
+            f"{folder} is no folder of `pretrain` and holds {', '.join(there)}, which would be overwritten. Choose "
+            "another folder."
+        )
+
+
+def begun(folder: Path) -> bool:
+    """Whether the folder holds a run that has a checkpoint."""
+    return (folder / "train" / "checkpoint" / "state.json").is_file()
 
 
 def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled, material: Material) -> bool:
@@ -35,8 +53,8 @@ def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled
         "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
         "documents": material.digest(),
     }
-    path, begun = folder / "origin.json", (folder / "train" / "checkpoint" / "state.json").is_file()
-    if not begun:
+    path = folder / "origin.json"
+    if not begun(folder):
         text = json.dumps(now, indent=1) + "\n"
         if not path.is_file() or path.read_text() != text:
             for counted in ("size.json", "encode.json"):

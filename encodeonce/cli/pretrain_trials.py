@@ -27,7 +27,7 @@ from .contenders import SEEDS, contender
 from .pretrain_config import PretrainConfig, ProbeSection
 from .pretrain_costs import Budget
 from .pretrain_material import Material
-from .pretrain_origin import sample_of
+from .pretrain_origin import begun, sample_of
 from .pretraining import Job, Planned
 
 __all__ = ["PROBE", "TaskProbe", "gain", "pretrain_probed"]
@@ -103,7 +103,7 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     FOLDER/probe.json keeps what was found: an interrupted run goes on, and more budget may be given once the choice is
     made. All trials are sized before the first of them encodes anything, so that none finds stored what another paid
     for. The encoder that comes out at the end is scored too, beside the budget. ConfigError without a budget, and
-    where it is too little to choose by.
+    where it is too little to choose by; RunError where the folder holds a run of an objective that was named.
     """
     if not config.budget:
         raise ConfigError("objective = 'probe' spends a budget: add --budget 5m (or 44TFLOP), or name the objective.")
@@ -116,6 +116,11 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     read = _read(config, names, folder)
     found = _Found(folder, _origin(config, names, probe, read[0]))
     if "chosen" not in found.kept:
+        if begun(folder):
+            raise RunError(
+                f"{folder} holds a run whose objective was named, not chosen, so going on would mix two runs. Choose "
+                "another folder, or delete this one."
+            )
         _choose(config, folder, names, probe, read, found)
     chosen = found.kept["chosen"]
     job = Job(_with(config, chosen, _left(config, found).text), folder, material=read)
@@ -253,11 +258,19 @@ def _choose(
         }
         _note(found, name, probe.scores(str(job.folder / "encoder")), began)
         shutil.rmtree(job.folder)
-    shutil.rmtree(trials, ignore_errors=True)
+    _clear(trials, names)
     scores = found.kept["scores"]
     best = max(names, key=lambda name: fmean(scores[name])) if len(names) > 1 else names[0]
     _say(probe, scores, names, best)
     found.keep(chosen=best, seconds=time.perf_counter() - began)
+
+
+def _clear(trials: Path, names: Sequence[str]) -> None:
+    """Remove trials, those of earlier calls too; what else lies in a folder of that name stays."""
+    for name in names:
+        shutil.rmtree(trials / name, ignore_errors=True)
+    if trials.is_dir() and not any(trials.iterdir()):
+        trials.rmdir()
 
 
 def _left(config: PretrainConfig, found: _Found) -> Budget:

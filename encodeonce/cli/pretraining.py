@@ -33,7 +33,7 @@ from ..types import Document
 from .pretrain_config import PretrainConfig
 from .pretrain_ledger import Ledger
 from .pretrain_material import Material, check, paths_of, prepare, sampled, topics_in, within
-from .pretrain_origin import holds
+from .pretrain_origin import holds, refuse_other
 from .pretrain_pace import Pace
 from .pretrain_scores import HeldOut, apart
 from .pretrain_taxonomy import placed
@@ -85,6 +85,7 @@ class Job:
         self.head: MaskedLM | None = None
         self.mask_id = -1
         check(config, self.objective)
+        refuse_other(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.read = self.material() if material is None else material
 
@@ -334,7 +335,8 @@ def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     """From documents to `folder/encoder`, an ordinary encoder; returns the report that `report.json` holds.
 
     Interrupted, it goes on where it was: stored sentences stay, and the loop resumes from its last checkpoint. A folder
-    that holds the same run, finished, is left as it is. RunError where it holds another run.
+    that holds the same run, finished, is left as it is. RunError where it holds another run, or an encoder or a report
+    of something else.
     """
     job = Job(config, folder)
     for name in job.objective.idle(config.options):

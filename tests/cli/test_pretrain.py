@@ -207,6 +207,19 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(run: Run, 
     run("pretrain", path, "-o", "out")
 
 
+@pytest.mark.parametrize("there", ["encoder/model.safetensors", "report.json", "heads.safetensors", "train/data.jsonl"])
+def test_a_folder_of_something_else_stays_as_it_is(run: Run, tiny: Path, tmp_path: Path, there: str) -> None:
+    """A reader has its encoder in FOLDER/encoder, a folder of work its own data in FOLDER/train."""
+    path = config(tmp_path, tiny)
+    own = tmp_path / "out" / there
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_bytes(b"mine")
+    done = run("pretrain", path, "-o", "out", code=1)
+    assert f"out is no folder of `pretrain` and holds {there.split('/')[0]}, which would be overwritten" in done.stderr
+    assert [file for file in (tmp_path / "out").rglob("*") if file.is_file()] == [own]
+    assert own.read_bytes() == b"mine"
+
+
 def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(
     run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

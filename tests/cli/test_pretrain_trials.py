@@ -135,6 +135,29 @@ def test_a_killed_choice_goes_on_and_says_where_untouched_is_as_good(
     assert 280 < float(report["budget"].removesuffix("s")) < 300, "the clock, not the parts, is taken off"
 
 
+def test_a_run_of_a_named_objective_is_refused_before_anything_is_scored(
+    run: Run, with_head: Path, probed: Probed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All trials were made, and the folder's run was found after them."""
+    asked: list[str] = []
+    monkeypatch.setattr(TaskProbe, "scores", lambda self, encoder: asked.append(encoder))
+    path = probed(with_head)
+    run("pretrain", path, "-o", "out", "--set", "objective=triplet")
+    refused = run("pretrain", path, "-o", "out", "--budget", "5m", code=1)
+    assert "out holds a run whose objective was named, not chosen" in refused.stderr
+    assert not asked
+    assert not Path("out/probe.json").exists()
+
+
+def test_what_else_lies_in_a_folder_called_trials_stays(run: Run, tiny: Path, probed: Probed) -> None:
+    kept = Path("out/trials/notes.txt")
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    run("pretrain", probed(tiny, "examples = 8"), "-o", "out", "--budget", "0.00005TFLOP")
+    assert kept.read_text() == "mine"
+    assert list(kept.parent.iterdir()) == [kept]
+
+
 def test_a_budget_that_scoring_would_eat_up_is_refused_before_a_trial(
     run: Run, with_head: Path, probed: Probed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
