@@ -43,6 +43,14 @@ def test_numbers_are_those_of_scipy_and_scikit_learn() -> None:
         assert adjusted_rand(*labels) == pytest.approx(adjusted_rand_score(*labels))
 
 
+def test_copies_make_fewer_clusters_than_groups() -> None:
+    """Two different vectors, four groups of two: {4, 4} beside {2, 2, 2, 2} is (4 - 12 / 7) / (8 - 12 / 7)."""
+    vectors = np.repeat(RNG.normal(size=(2, 5)), 4, axis=0)
+    found = agreement(vectors, vectors, list("aabbccdd"))
+    assert found.groups_of_first == found.groups_of_second == pytest.approx(4 / 11)
+    assert found.clusters == 1
+
+
 def test_flat_vectors_have_no_correlation_and_few_documents_are_refused() -> None:
     found = agreement(np.ones((5, 3)), RNG.normal(size=(5, 3)))
     assert (found.pearson, found.p, found.cka) == (None, None, 0.0)

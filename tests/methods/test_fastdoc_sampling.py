@@ -117,6 +117,10 @@ def test_citations_and_their_hard_negatives() -> None:
     found = triplets(rule, 3, seed=0, hard_ratio=1.0).tuples.tolist()
     assert sorted(row[:2] for row in found) == [[0, 1], [1, 2], [3, 0]]
     assert next(n for a, _, n in found if a == 3) == 1, "cited by a, which d cites"
+    with pytest.raises(DataError, match=r"they cite 'x1' and the like, .* ids are 'a' and the like\. Name the field"):
+        triplets(Cited.of(ids, ids, [["x1"], [], ["x2"], [], [], []]), 3)
+    with pytest.raises(DataError, match=r"none cites another one\. Name the field of the cited ids"):
+        triplets(Cited.of(ids, ids, [["a"], [], [], [], [], []]), 3)
     with pytest.raises(ConfigError, match="without hard negatives"):
         triplets(rule, 3, hard_ratio=1.0).doubled()
     with pytest.raises(ConfigError, match="hard_ratio"):
@@ -135,6 +139,13 @@ def test_quadruplets_by_brand_and_category() -> None:
         assert brand[a] == brand[near]
         assert brand[a] != brand[far]
         assert brand[n] not in (brand[a], brand[near])
+
+
+def test_quadruplets_need_two_brands_in_a_category() -> None:
+    keys = list("abcd")
+    category, brand = SharedGroup.of(keys, [["x"], ["x"], ["y"], ["y"]]), SharedGroup.of(keys, [[k] for k in keys])
+    with pytest.raises(DataError, match="an anchor needs a document of its category and brand, and one of its cat"):
+        quadruplets(category, brand, 3)
 
 
 def test_quadruplets_start_from_every_document_that_has_both_positives() -> None:
@@ -226,5 +237,7 @@ def test_too_few_documents_for_topics_are_named(caplog: pytest.LogCaptureFixture
         topics(vectors, texts, n_topics=12)
     with pytest.raises(ConfigError, match="n_topics=13 must lie between 2 and the 12 documents"):
         topics(vectors, texts, n_topics=13)
+    copies = topics(np.repeat(vectors[:2], 6, axis=0), texts, 1, n_topics=3)
+    assert [one["documents"] for one in copies.to_json()] == [6, 6], "the third holds nothing"
     topics_of(np.arange(12) % 3, texts, 5)
     assert "3 topics have 2 levels of different sizes, not 5" in caplog.text

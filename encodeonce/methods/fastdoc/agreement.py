@@ -3,6 +3,7 @@
 Axes: N documents   D width   E another width   C pairs of documents, N (N - 1) / 2
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -109,13 +110,15 @@ def _with_groups(found: Agreement, one: np.ndarray, two: np.ndarray, groups: Seq
 
 
 def _clusters(vectors: Float[np.ndarray, "N D"], k: int, seed: int) -> Int[np.ndarray, " N"]:
-    """The tightest of ten k-means over vectors of length 1."""
+    """The tightest of ten k-means over vectors of length 1. Of fewer different vectors some clusters stay empty."""
     from scipy.cluster.vq import kmeans2
 
     unit, rng = _unit(vectors), np.random.default_rng(seed)
     best, least = np.zeros(len(unit), np.int64), np.inf
     for _ in range(10):
-        centres, labels = kmeans2(unit, k, minit="++", seed=rng, missing="warn")
+        with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+            warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)
+            centres, labels = kmeans2(unit, k, minit="++", seed=rng, missing="warn")
         spread = float(((unit - centres[labels]) ** 2).sum())
         if spread < least:
             best, least = labels.astype(np.int64), spread

@@ -90,6 +90,11 @@ def quadruplets(category: SharedGroup, brand: SharedGroup, n: int, seed: int = 0
 class _Both(Similarity):
     """Similar by category and by brand."""
 
+    alone = (
+        "an anchor needs a document of its category and brand, and one of its category and another brand. Name a "
+        "coarser category, or another field of the brand."
+    )
+
     def __init__(self, category: SharedGroup, brand: SharedGroup) -> None:
         super().__init__(category.texts)
         self.category, self.brand = category, brand
@@ -153,8 +158,7 @@ class _Sampler:
             )
         if not len(self.anchors):
             raise DataError(
-                f"no document of {len(self.rule)} has a partner ({len(self.pool)} have metadata): every group holds a "
-                "single text. Name a coarser field, or cut the category paths at a higher level."
+                f"no document of {len(self.rule)} has a partner ({len(self.pool)} have metadata): {self.rule.alone}"
             )
         if self.away.all_similar():
             raise DataError(

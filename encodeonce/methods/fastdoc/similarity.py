@@ -24,7 +24,9 @@ def text_ids(keys: Sequence[str]) -> Int[np.ndarray, " N"]:
 
 
 class Similarity(ABC):
-    """`texts[n]` is equal for documents of the same text."""
+    """`texts[n]` is equal for documents of the same text; `alone` says why none may have a partner, and what to do."""
+
+    alone = "every group holds a single text. Name a coarser field, or cut the category paths at a higher level."
 
     def __init__(self, texts: Int[np.ndarray, " N"]) -> None:
         self.texts = np.asarray(texts, np.int64)
@@ -146,6 +148,8 @@ class SharedGroup(Similarity):
 class Cited(Similarity):
     """Similar: the document cites the other. `source` cites `target` [E]; not symmetric, spec A7's last rule."""
 
+    alone = "none cites another one. Name the field of the cited ids, or give the documents cited."
+
     def __init__(
         self, texts: Int[np.ndarray, " N"], source: Int[np.ndarray, " E"], target: Int[np.ndarray, " E"]
     ) -> None:
@@ -161,7 +165,14 @@ class Cited(Similarity):
         place = {name: n for n, name in enumerate(ids)}
         edges = [(n, place[name]) for n, own in enumerate(cited) for name in own if name in place]
         ends = np.array(edges, np.int64).reshape(-1, 2)
-        return cls(text_ids(keys), ends[:, 0], ends[:, 1])
+        made = cls(text_ids(keys), ends[:, 0], ends[:, 1])
+        named = next((name for own in cited for name in own), None)
+        if named is not None and not edges:
+            made.alone = (
+                f"they cite {named!r} and the like, and none of these is the id of one of them; ids are {ids[0]!r} and "
+                "the like. Name the field of the ids (data.columns = { id = 'NAME' }), or give the documents cited."
+            )
+        return made
 
     def known(self) -> Bool[np.ndarray, " N"]:
         return np.ones(len(self), bool)

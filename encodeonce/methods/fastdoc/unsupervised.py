@@ -9,6 +9,7 @@ Axes: N documents   D width   K leaf topics   H levels   V words
 
 import importlib
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -121,7 +122,9 @@ def topics(
     wanted = usual if n_topics is None else n_topics
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     order = np.lexsort((np.array(texts), unit[:, 0]))  # so that the documents' order in a file changes no topic
-    fitted = clusters.KMeans(wanted, n_init=3, random_state=seed).fit_predict(unit[order])
+    with warnings.catch_warnings():  # of fewer different vectors some topics hold nothing, and are left out below
+        warnings.filterwarnings("ignore", "Number of distinct clusters", UserWarning)
+        fitted = clusters.KMeans(wanted, n_init=3, random_state=seed).fit_predict(unit[order])
     labels = np.empty(len(unit), np.int64)
     labels[order] = fitted
     small = np.flatnonzero(np.bincount(labels, minlength=wanted) < min_children)
