@@ -56,7 +56,10 @@ def _text(report: dict[str, Any], folder: Path) -> str:
     ]
     lines += [*_class_lines(report), *_cost_lines(cost)]
     if held["plain mean of sentence vectors"] is not None:
-        lines.append(f"held out   triplet accuracy over {held['tuples']:,} tuples")
+        few, line = held["untouched"], f"held out   triplet accuracy over {held['tuples']:,} tuples"
+        if "pieces" in few:
+            line += f"; from pieces over {few['pieces_tuples']:,} tuples of {few['pieces_documents']:,} documents"
+        lines.append(line)
         lines.append(f"           plain mean of sentence vectors {held['plain mean of sentence vectors']:.1f}")
         for name in ("untouched", "trained"):
             parts = [f"{kind} {held[name][kind]:.1f}" for kind in ("sentences", "pieces") if kind in held[name]]
@@ -89,10 +92,9 @@ def _class_lines(report: dict[str, Any]) -> list[str]:
 
 def _cost_lines(cost: dict[str, Any]) -> list[str]:
     """Encode once, train, total; and an epoch of masked-language training, beside the run and as the paper counts."""
-    stored = cost["flops"]["encode"] and not cost["seconds"].get("encode", 0)
     lines = [
         f"{name:<11}{cost['seconds'].get(name, 0):,.1f} s, {_flops(cost['flops'][name])}"
-        f"{' (stored before: no time was spent on it)' if stored and name == 'encode' else ''}"
+        f"{_stored(cost) if name == 'encode' else ''}"
         for name in ("encode", "train", "total")
     ]
     over, cut = cost["masked_epoch_over"], cost["cut"]
@@ -106,6 +108,16 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
         f"padding    {100 * cost['positions']['padded_share']:.1f} % of the positions run"
         + (f"; {cut:,} documents have more sentences than are read" if cut else ""),
     ]
+
+
+def _stored(cost: dict[str, Any]) -> str:
+    """What an earlier run had encoded, where encoding counts: its FLOPs are those of all documents, its seconds not."""
+    before, of = cost["stored"]["before"], cost["stored"]["of"]
+    if not cost["flops"]["encode"] or not before:
+        return ""
+    if before == of:
+        return " (stored before: no time was spent on it)"
+    return f" ({before:,} of {of:,} documents were stored before: no time was spent on these)"
 
 
 def _flops(amount: int) -> str:

@@ -24,20 +24,23 @@ __all__ = ["Ledger"]
 
 @dataclass(frozen=True)
 class Ledger:
-    """`seconds` are those of encoding and of training, by name; `masked_flop` those of a floating point operation of
-    masked-language training, as probed."""
+    """`seconds` are those of encoding and of training, by name; `stored` how many documents an earlier run had encoded,
+    and of how many; `masked_flop` the seconds of a floating point operation of masked-language training, as probed."""
 
     config: PretrainConfig
     settings: Settings
     base: Pretrained
     source: Pooled
     seconds: Mapping[str, float]
+    stored: tuple[int, int]
     masked_flop: float
 
     def of(
         self, documents: Sequence[Document], examples: DocumentExamples, method: FastDoc, done: Fit
     ) -> dict[str, Any]:
-        """Three lines: encode once, train, total; and one epoch of masked-language training on the same documents, as
+        """`documents` are those that tuples number, or, without tuples, those that windows are of.
+
+        Three lines: encode once, train, total; and one epoch of masked-language training on the same documents, as
         it is and as a multiple of the run and of its training alone, which is what the paper counts (spec A15)."""
         used = [documents[i] for i in np.unique(examples.tuples)] if len(examples.tuples) else list(documents)
         read = self.source.cut(used) if method.objective.of_documents else []
@@ -72,6 +75,7 @@ class Ledger:
         return {
             "seconds": {name: round(value, 2) for name, value in seconds.items()},
             "flops": flops,
+            "stored": {"before": self.stored[0], "of": self.stored[1]},
             "masked_epoch_flops": epoch,
             "masked_epoch_seconds": round(masked, 2),
             "masked_epoch_over": {

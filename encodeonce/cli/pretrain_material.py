@@ -25,6 +25,7 @@ from ..methods.fastdoc.unsupervised import rouge_triplets
 from ..resolve import nearest
 from ..types import Document
 from .pretrain_config import PretrainConfig
+from .pretrain_costs import Budget
 from .steps import documents_of
 
 __all__ = ["Material", "check", "paths_of", "prepare", "sampled", "topics_in", "within"]
@@ -50,8 +51,21 @@ class Material:
 
 
 def check(config: PretrainConfig, objective: Objective) -> None:
-    """ConfigError for settings of `[sample]` that would do nothing, and for `full` where no sentence encoder learns."""
+    """ConfigError for settings that would do nothing, for `full` where no sentence encoder learns, and for a budget
+    that is none or stands beside a number of epochs."""
     made = config.sample
+    if config.budget:
+        Budget.read(config.budget)
+    if config.budget and config.train.num_train_epochs > 1:
+        raise ConfigError(
+            f"budget={config.budget!r} says how much is read; train.num_train_epochs={config.train.num_train_epochs} "
+            "does too."
+        )
+    if config.data.min_cosine is not None and config.data.taxonomy is None:
+        raise ConfigError(
+            f"data.min_cosine = {config.data.min_cosine} is of categories that are put into a taxonomy; set "
+            "data.taxonomy, too, or leave it out."
+        )
     if config.full and not objective.of_documents:
         raise ConfigError(f"full = true: objective = {config.objective!r} reads no sentences; leave it out.")
     if config.full and (config.pooling != "mean" or config.normalize):
@@ -115,6 +129,10 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
             )
     else:
         held = [int(document.key[:8], 16) < data.held_out * 16**8 for document in limited]
+        if data.held_out and not any(held):
+            log.warning(
+                "no held-out score: data.held_out = %g holds none of %d documents out", data.held_out, len(held)
+            )
     counts = {
         "documents": len(documents),
         "without_sentence": len(documents) - len(kept),

@@ -14,7 +14,6 @@ from jaxtyping import Int
 from ..encoders.live import LiveBlocks
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError
 from ..methods.fastdoc.masking import Window
 from ..methods.fastdoc.objective import Objective
 from ..methods.fastdoc.reading import shown_in
@@ -165,10 +164,6 @@ class Pace:
         times: int,
     ) -> int:
         """How many tuples, each read `times` times, or windows the budget pays for."""
-        if self.epochs > 1:
-            raise ConfigError(
-                f"budget={self.config.budget!r} says how much is read; train.num_train_epochs={self.epochs} does too."
-            )
         budget = Budget.read(self.config.budget)
         prices = self.flops(documents, tuples, windows) if budget.of_flops else self.seconds(documents, tuples, windows)
         if not budget.of_flops:

@@ -46,9 +46,11 @@ log = logging.getLogger("encodeonce")
 
 @dataclass(frozen=True)
 class Planned:
-    """What a run trains on: documents, tuples and windows, as many as its budget pays for."""
+    """What a run trains on: documents, tuples and windows, as many as its budget pays for; `windowed` are the documents
+    that windows are of."""
 
     material: Material
+    windowed: list[Document]
     mapped: list[dict[str, Any]]
     sample: Sample
     paths: list[tuple[str, ...]]
@@ -80,6 +82,7 @@ class Job:
             Pretrained(frozen, compute=config.compute), "sentence", config.pooling, normalize=config.normalize
         )
         self.seconds: dict[str, float] = {}
+        self.stored = (0, 0)
         self.norms: dict[str, float] = {}
         self.topics: list[dict[str, Any]] = []
         self.head: MaskedLM | None = None
@@ -103,12 +106,13 @@ class Job:
         self.store = Store.open(self.config.store, self.source.spec(dtype=self.config.dtype))
         sample, paths = self.sample(material.train)
         held = None if self.brief else self.held_sample(material.held_out)
-        windows = self.windows_of(self.windowed(material.train, sample))
+        windowed = self.windowed(material.train, sample)
+        windows = self.windows_of(windowed)
         pace = Pace(self.config, self.settings, self.objective, self.base, self.source, self.store)
         scored = apart(material.held_out, held)
         pace.probe([*self.used(material.train, sample), *scored], material.train, sample.tuples, windows)
         sample, windows = pace.sized(self.folder, material.train, sample, windows, scored)
-        return Planned(material, mapped, sample, paths, windows, held, pace)
+        return Planned(material, windowed, mapped, sample, paths, windows, held, pace)
 
     def train(self, plan: Planned, beside: Callable[[Path], dict[str, Any]] = lambda _: {}) -> dict[str, Any]:
         """Encode what is missing, train, export; `beside` is asked for more of the report when the encoder is there."""
@@ -122,7 +126,8 @@ class Job:
         result = fit(method, examples, {TASK: TripletScorer()}, self.settings, folder=self.folder / "train")
         self.seconds["train"] = result.seconds
         masked = plan.pace.masked_flop
-        ledger = Ledger(self.config, self.settings, self.base, self.source, self.seconds, masked)
+        ledger = Ledger(self.config, self.settings, self.base, self.source, self.seconds, self.stored, masked)
+        read = material.train if self.objective.of_documents else plan.windowed
         exported = export(method.blocks, self.base.path, self.folder / "encoder", method.head)
         self.side(method, exported.head is False)
         lower = None
@@ -143,7 +148,7 @@ class Job:
                 "trained": scores.measured(method),
             },
             "budget": self.config.budget,
-            "costs": ledger.of(material.train, examples, method, result),
+            "costs": ledger.of(read, examples, method, result),
             "losses": [epoch["loss"] for epoch in result.epochs],
             "trace": method.trace,
             "export": {**exported.to_json(), "folder": "encoder"},
@@ -168,18 +173,19 @@ class Job:
         return replace(material, train=moved[:n], held_out=moved[n:]), found
 
     def refuse(self) -> None:
-        """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width,
-        topics of too few documents."""
-        made = self.config.sample
+        """What cannot be trained, before anything is encoded: a checkpoint without a head, vectors of another width (a
+        masked objective is scored by them), topics of too few documents, paths that are all empty."""
+        made, train = self.config.sample, self.read[0].train
         if made.topics:
-            topics_in(self.read[0].train, made.topics)
+            topics_in(train, made.topics)
         elif made.topic_levels:
-            enough_for_topics(len(self.read[0].train), made.min_children, made.n_topics or None)
+            enough_for_topics(len(train), made.min_children, made.n_topics or None)
+        elif self.objective.hierarchy:
+            Taxonomy.of(paths_of(train, self.config))
         if self.objective.masked:
             self.head, self.mask_id = _head(self.base.path, self.settings.seed if self.objective.new_head else None)
-        if self.objective.of_documents:
-            entered = int(self.base.stack().model.get_input_embeddings().weight.shape[1])
-            projection(self.source.model.width, entered, self.objective.projection)
+        entered = int(self.base.stack().model.get_input_embeddings().weight.shape[1])
+        projection(self.source.model.width, entered, self.objective.projection)
 
     def fields(self) -> dict[str, str]:
         """The config's keys that name fields which this run reads, and the fields."""
@@ -238,16 +244,21 @@ class Job:
 
     def fill(self, documents: Sequence[Document]) -> None:
         """Encode what is missing; its seconds are added to those of earlier calls of the same run, also of one that was
-        killed."""
-        spent = self.folder / "encode.json"
-        before = float(json.loads(spent.read_text())["seconds"]) if spent.is_file() else 0.0
+        killed. How many documents were stored before the first of these is kept."""
+        spent, keys = self.folder / "encode.json", list(dict.fromkeys(self.store.keys(documents)))
+        if spent.is_file():
+            known = json.loads(spent.read_text())
+        else:
+            known = {"seconds": 0.0, "stored": len(keys) - len(self.store.missing(keys))}
+        before = float(known["seconds"])
 
         def note(seconds: float) -> None:
-            write_bytes(spent, json.dumps({"seconds": before + seconds}).encode())
+            write_bytes(spent, json.dumps({**known, "seconds": before + seconds}).encode())
 
+        note(0.0)
         done = encode(self.store, documents, self.source, note=note) if documents else None
         seconds = done.seconds if done is not None and done.report.written else 0.0
-        self.seconds["encode"] = before + seconds
+        self.seconds["encode"], self.stored = before + seconds, (int(known["stored"]), len(keys))
         note(seconds)
 
     def method(self, plan: Planned) -> tuple[FastDoc, DocumentExamples, Taxonomy | None]:

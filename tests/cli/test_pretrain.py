@@ -102,6 +102,8 @@ def test_held_out_texts_that_are_trained_on_are_counted(
     assert prepare(load(path, split, model=PretrainConfig), {}).counts["held_out_copies"] == due > 0
     assert f"{due} held-out documents have a text that is trained on, too" in caplog.text
     assert prepare(load(path, (), model=PretrainConfig), {}).counts["held_out_copies"] == 0
+    assert not prepare(load(path, ("data.held_out=0.000001",), model=PretrainConfig), {}).held_out
+    assert "data.held_out = 1e-06 holds none of 12 documents out" in caplog.text
 
 
 def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: Path, tmp_path: Path) -> None:
@@ -144,10 +146,10 @@ def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: 
         (["objective=maskt"], 0, "Did you mean 'masked'"),
         (["objective=masked"], 0, "hold no masked-language-model head"),
         (["data.split=brand", "data.held_out_name=none"], 0, "There is: 'b0', 'b1', 'b2'."),
+        (["data.min_cosine=0.5"], 0, "set data.taxonomy, too"),
         (["data.path=brand", "data.levels=1"], 48, ""),
     ],
 )
-@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 def test_every_rule_and_what_is_refused(
     run: Run, tiny: Path, tmp_path: Path, changes: list[str], tuples: int, message: str
 ) -> None:
@@ -196,14 +198,31 @@ def held(document: Document) -> bool:
     return int(document.key[:8], 16) < 0.3 * 16**8
 
 
-def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(run: Run, tiny: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(
+    run: Run, tiny: Path, tiny_masked: Path, tmp_path: Path
+) -> None:
     """And the folder is free for the corrected config."""
     path = config(tmp_path, tiny)
     done = run("pretrain", path, "-o", "out", "--set", "objective=combined", code=1)
     assert "hold no masked-language-model head" in done.stderr
     done = run("pretrain", path, "-o", "out", "--set", "sentence_encoder=quickstart", code=1)
     assert "sentence vectors have width 384, the encoder's piece vectors 16" in done.stderr
+    masked = (f"encoder={tiny_masked}", "sentence_encoder=quickstart", "objective=masked")
+    done = run("pretrain", path, "-o", "out", *(part for one in masked for part in ("--set", one)), code=1)
+    assert "sentence vectors have width 384, the encoder's piece vectors 16" in done.stderr
+    twice = ("--set", "train.num_train_epochs=2")
+    for budget, changes, message in (("5min", (), "write it as 90s"), ("5m", twice, "num_train_epochs=2 does too")):
+        done = run("pretrain", path, "-o", "out", "--budget", budget, *changes, code=1)
+        assert message in done.stderr
+        assert "tuples:" not in done.stderr, "before the documents are read"
+    text = (tmp_path / "articles.jsonl").read_text()
+    rows = [{**json.loads(line), "category_path": []} for line in text.splitlines()]
+    (tmp_path / "articles.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    concepts = ("--set", "sample.rule=concepts", "--set", "sample.field=concepts")
+    done = run("pretrain", path, "-o", "out", *concepts, code=1)
+    assert "all of 45 documents have an empty category path; there is nothing to classify" in done.stderr
     assert not (tmp_path / "sentences").exists()
+    (tmp_path / "articles.jsonl").write_text(text)
     run("pretrain", path, "-o", "out")
 
 
@@ -317,6 +336,41 @@ def test_masked_and_combined_with_a_checkpoint_that_has_its_head(run: Run, tiny:
         run("pretrain", path, "-o", "half", "--set", "objective=masked", "--budget", budget, "--json").stdout
     )
     assert 0.4 < half["costs"]["flops"]["total"] / report["costs"]["masked_epoch_flops"] <= 0.51
+
+
+def test_an_epoch_of_masked_language_is_over_the_documents_that_windows_are_of(
+    run: Run, tiny_masked: Path, tmp_path: Path
+) -> None:
+    """Those of four tuples, which `combined` encodes; one window each, so an epoch costs what the run did."""
+    path, few = config(tmp_path, tiny_masked), ("windows_of=tuples", "window=32", "sample.n=4", "data.held_out=0")
+    given = (*(part for one in few for part in ("--set", one)), "--json")
+    documents = {}
+    for objective in ("masked", "combined"):
+        done = run("pretrain", path, "-o", objective, "--set", f"objective={objective}", *given)
+        costs = json.loads(done.stdout)["costs"]
+        documents[objective] = costs["documents"]
+        if objective == "masked":
+            assert costs["masked_epoch_flops"] == costs["flops"]["train"]
+    assert documents["masked"] == documents["combined"] <= 12
+
+
+def test_what_an_earlier_run_had_stored_is_said(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Four tuples are the first of twenty-four: their documents and those held out are there."""
+    path = config(tmp_path, tiny)
+    run("pretrain", path, "-o", "few", "--set", "sample.n=4")
+    before = len(Store.open(tmp_path / "sentences"))
+    done = run("pretrain", path, "-o", "more")
+    whole = len(Store.open(tmp_path / "sentences"))
+    assert 0 < before < whole
+    assert f"({before} of {whole} documents were stored before: no time was spent on these)" in done.stdout
+    report = json.loads((tmp_path / "more/report.json").read_text())
+    assert report["costs"]["stored"] == {"before": before, "of": whole}
+    (tmp_path / "more/report.json").unlink()
+    again = json.loads(run("pretrain", path, "-o", "more", "--json").stdout)
+    assert again["costs"]["stored"] == report["costs"]["stored"], "what this run stored itself is not taken off"
+    pieces = report["held_out"]["untouched"]
+    assert f"from pieces over {pieces['pieces_tuples']} tuples of 8 documents" in done.stdout
+    assert pieces["pieces_tuples"] < report["held_out"]["tuples"]
 
 
 def test_a_budget_of_flops_is_spent_on_passes_over_the_tuples(run: Run, tiny: Path, tmp_path: Path) -> None:
