@@ -17,7 +17,7 @@ from ..corpus.text import with_sentences
 from ..encoders.live import LiveBlocks
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..methods.fastdoc.agreement import Agreement, agreement
 from ..methods.fastdoc.analysis import change
 from ..methods.fastdoc.masking import windows_of
@@ -62,15 +62,23 @@ def views_of(
     limit: int,
     sentence_encoder: str | None,
 ) -> Views:
-    """Of at most `limit` documents, from pieces, and from sentences where there is an encoder of these."""
+    """Of at most `limit` documents, from pieces, and from sentences where there is an encoder of these. ConfigError
+    where its vectors have another width than an encoder's piece vectors."""
     chosen = _documents(documents, limit)
     groups = tuple(" > ".join(path_of(document, field)[:1]) for document in chosen)
     rows = sentence_vectors(sentence_encoder, [d.sentences for d in chosen]) if sentence_encoder else []
     vectors: dict[str, Vectors] = {}
     for name, one in beside(base, trained).items():
-        vectors[f"{name}: pieces"] = by_pieces(blocks_of(one), _windows(one, chosen))
+        blocks = blocks_of(one)
+        entered = int(blocks.stack.model.get_input_embeddings().weight.shape[1])
+        if rows and rows[0].shape[1] != entered:
+            raise ConfigError(
+                f"--sentence-encoder {sentence_encoder}: its vectors have width {rows[0].shape[1]}, the piece vectors "
+                f"of {one.name} {entered}, in whose place they are read. Take a sentence encoder of that width."
+            )
+        vectors[f"{name}: pieces"] = by_pieces(blocks, _windows(one, chosen))
         if rows:
-            vectors[f"{name}: sentences"] = _by_sentences(blocks_of(one), rows)
+            vectors[f"{name}: sentences"] = _by_sentences(blocks, rows)
     if all(groups) and len(set(groups)) > 1:
         return Views(vectors, groups)
     with_path = sum(map(bool, groups))

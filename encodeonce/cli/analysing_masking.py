@@ -42,6 +42,9 @@ def hidden_pieces(
     if mask is None:
         raise EncoderError(f"{first.path}: its tokenizer has no mask, so no piece can be hidden.")
     windows, left_out = _sentences(first, documents, limit, seed)
+    if left_out:
+        whole = len(windows) + left_out
+        log.info("%d of %d drawn sentences are longer than %d pieces and left out", left_out, whole, first.window)
     targets = targets_of(windows, seed)
     log.info("%d sentences of %.1f pieces", len(windows), np.mean([(w.word >= 0).sum() for w in windows]))
     found = {name: _effects(one, heads[name], int(mask), windows, targets) for name, one in named.items()}

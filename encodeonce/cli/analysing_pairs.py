@@ -3,6 +3,7 @@
 Axes: Q pairs   R rows of a document   D width
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,8 @@ __all__ = [
     "spread",
     "window_lengths",
 ]
+
+log = logging.getLogger("encodeonce")
 
 SIMILAR, DISSIMILAR = "similar", "dissimilar"
 CHANCE = "chance"
@@ -68,6 +71,8 @@ def paired(documents: Sequence[Document], field: str, levels: int, n: int, seed:
     paths = [path_of(document, field)[: levels or None] for document in kept]
     if not any(paths):
         known = sorted({name for document in kept for name in document.meta})
+        if field in known:
+            raise DataError(f"--path {field}: it is empty in all {len(kept)} documents, so there are no categories.")
         raise DataError(
             f"--path {field}: none of {len(kept)} documents has this field. There is: {', '.join(known) or 'none'}."
         )
@@ -110,6 +115,8 @@ def window_lengths(
         raise DataError(
             f"{len(fit)} of {len(kept)} documents have {least} to {most} pieces; three are needed. Give other --pieces."
         )
+    if len(fit) < len(kept):
+        log.info("%d of %d documents have %d to %d pieces; the others are left out", len(fit), len(kept), least, most)
     ids = {document.key: own for document, own in fit}
     pairs = paired([document for document, _ in fit], field, levels, n, seed)
     table = model.stack().model.get_input_embeddings().weight.detach()

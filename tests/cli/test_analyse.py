@@ -42,7 +42,7 @@ def test_weights(run: Run, tiny: Path, tmp_path: Path) -> None:
     assert f"{named_so} is called 'base', as what it is set beside: rename its folder." in refused.stderr
 
 
-def test_agreement_of_documents_vectors(run: Run, tiny: Path, tmp_path: Path) -> None:
+def test_agreement_of_documents_vectors(run: Run, tiny: Path, checkpoint: Callable[..., Path], tmp_path: Path) -> None:
     articles(tmp_path / "articles.jsonl", 20)
     other = doubled(tiny, tmp_path / "run" / "encoder")
     given = ("agreement", tiny, other, "-d", "articles.jsonl", "--sentence-encoder", tiny, "--limit", "12")
@@ -60,6 +60,8 @@ def test_agreement_of_documents_vectors(run: Run, tiny: Path, tmp_path: Path) ->
         done.stderr
     )
     assert "no scores of groups" not in run("analyse", *given).stderr
+    wide = run("analyse", *given[:5], "--sentence-encoder", checkpoint("bert", hidden_size=32), code=1)
+    assert "its vectors have width 32, the piece vectors of" in wide.stderr
 
 
 def test_masking_is_the_correlation_of_what_transformers_says(run: Run, tiny: Path, tmp_path: Path) -> None:
@@ -83,8 +85,10 @@ def test_masking_is_the_correlation_of_what_transformers_says(run: Run, tiny: Pa
     rows = [{"text": s.capitalize(), "id": str(i)} for i, s in enumerate([*sentences, "tree " * 40])]
     (tmp_path / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = ("masking", "m1", "m2", "-d", "s.jsonl", "--seed", "5", "-o", "masking.png", "--json")
-    said = json.loads(run("analyse", *given).stdout)
+    done = run("analyse", *given)
+    said = json.loads(done.stdout)
     assert said["longer_than_the_window"] == 1
+    assert "1 of 11 drawn sentences are longer than 32 pieces and left out" in done.stderr
     (found,) = said["pairs"].values()
     assert list(said["pairs"]) == ["base, m2"]
     assert (found["sentences"], found["skipped"]) == (9, 1)
@@ -160,6 +164,10 @@ def test_paragraphs_of_similar_documents(run: Run, tiny: Path, tmp_path: Path) -
     assert "higher than dissimilar" in run("analyse", *given).stdout
     refused = run("analyse", "paragraphs", tiny, "-d", "articles.jsonl", "--path", "topic", code=1)
     assert "--path topic: none of 24 documents has this field. There is: brand, category_path" in refused.stderr
+    rows = [json.loads(line) for line in (tmp_path / "articles.jsonl").read_text().splitlines()]
+    (tmp_path / "none.jsonl").write_text("\n".join(json.dumps({**row, "category_path": []}) for row in rows))
+    refused = run("analyse", "paragraphs", tiny, "-d", "none.jsonl", code=1)
+    assert "--path category_path: it is empty in all 24 documents" in refused.stderr
 
 
 def test_documents_without_a_text_are_not_said_to_lack_a_field(run: Run, tiny: Path, tmp_path: Path) -> None:
@@ -204,6 +212,10 @@ def test_windows_between_equal_inputs(run: Run, tiny: Path, tmp_path: Path) -> N
         assert found["pieces"][name]["mean"] == pytest.approx(np.mean(due), abs=1e-5)
         assert found["pieces"][f"chance, {name}"]["mean"] == pytest.approx(np.mean(chance), abs=1e-5)
         assert 1 <= found["sentences"][name]["mean"] <= found["sentences"][name]["sd"] + 4
+    fit = sum(len(tokenizer(d.text)["input_ids"]) <= 14 for d in read(tmp_path / "articles.jsonl") if d.text.strip())
+    some = run("analyse", *given, "--pieces", "1", "14")
+    assert 3 < fit < 24
+    assert f"{fit} of 24 documents have 1 to 14 pieces; the others are left out" in some.stderr
     refused = run("analyse", *given, "--pieces", "400", "512", code=1)
     assert "0 of 24 documents have 400 to 512 pieces; three are needed" in refused.stderr
     refused = run("analyse", *given, "--pieces", "9", "2", code=1)
