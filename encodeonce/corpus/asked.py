@@ -127,18 +127,19 @@ def _sentences(rows: Objects) -> Ranking:
 def _sections(rows: Objects, documents: Sequence[Document]) -> Ranking:
     parts = []
     for document in documents:
-        path = document.meta.get("section_path")
-        text = f"{document.meta.get('title', '')}\n{document.text}".strip()
+        path = path_id(document.meta.get("section_path"), document.place or document.id)
+        title = document.meta.get("title")
+        text = f"{title if isinstance(title, str) else ''}\n{document.text}".strip()
         if path and text:
-            parts.append(Part(path_id(path), text))
+            parts.append(Part(path, text))
     if not parts:
         raise DataError(
             f"{rows.path}: none of {len(documents)} documents has a section_path and a text to be found by."
         )
     shared, known = tuple(parts), {part.id for part in parts}
     asked = [
-        Asked(row["question"], "", shared, (path_id(row["section_path"]),), str(row.get("answer") or ""))
-        for row in rows.values
+        Asked(row["question"], "", shared, (path_id(row["section_path"], place),), str(row.get("answer") or ""))
+        for row, place in zip(rows.values, rows.places, strict=True)
     ]
     kept = tuple(one for one in asked if one.gold[0] in known)
     return Ranking("sections", kept, len(asked) - len(kept))

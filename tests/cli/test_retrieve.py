@@ -73,6 +73,15 @@ def test_a_section_without_text_is_not_looked_for(run: Run, tiny: Path, tmp_path
     assert "1 questions, 1 with an answer; 1 left out" in done.stderr
 
 
+def test_a_title_is_text_or_none(tmp_path: Path) -> None:
+    """A null was the word None to everyone who searched."""
+    titles: list[Any] = ["Cats", None, ["Dogs"]]
+    rows = [{"section_path": [str(n)], "text": "see", "title": title} for n, title in enumerate(titles)]
+    questions = lines(tmp_path / "q.jsonl", [{"question": "a", "section_path": ["1"]}])
+    (own,) = read_ranking(questions, read(lines(tmp_path / "s.jsonl", rows))).questions
+    assert [part.text for part in own.parts] == ["Cats\nsee", "see", "see"]
+
+
 def test_blank_sentences_are_passed_over(tmp_path: Path) -> None:
     texts = ["a cat", " ", "a dog", "\n"]
     sentences = [{"text": t, "start": 9 * n, "end": 9 * n + 8, "answer": n > 1} for n, t in enumerate(texts)]
@@ -213,6 +222,11 @@ def test_what_is_refused(tmp_path: Path) -> None:
     sections = lines(tmp_path / "f.jsonl", [{"question": "a", "section_path": ["b"]}])
     with pytest.raises(DataError, match=r"f.jsonl: none of 1 documents has a section_path and a text"):
         read_ranking(sections, read(plain))
+    numbered = lines(tmp_path / "n.jsonl", [{"section_path": 3, "text": "a"}])
+    with pytest.raises(DataError, match=r"n.jsonl:1: 'section_path' is 3; it must be a list of headings"):
+        read_ranking(sections, read(numbered))
+    with pytest.raises(DataError, match=r"n.jsonl:1: 'section_path' is 3"):
+        read(sections, format="sections", passages=numbered)
     with pytest.raises(DataError, match=r"g.jsonl:1: the question is empty"):
         read_ranking(lines(tmp_path / "g.jsonl", [{"question": " ", "section_path": ["b"]}]), read(plain))
     with pytest.raises(DataError, match=r"A row has text; it should have question, section_path \(sections\); or"):

@@ -34,7 +34,7 @@ def read(path: str | Path, *, passages: str | Path | None = None) -> list[Questi
     found = []
     for n, (value, place) in enumerate(zip(rows.values, rows.places, strict=True), 1):
         name = f"{stem(path)}:{n}" if value.get("id") is None else str(value["id"])
-        wanted = path_id(value.get("section_path"))
+        wanted = path_id(value.get("section_path"), place)
         if sections and wanted and wanted not in known:
             raise DataError(f"{place}: no section has the path {wanted!r}; there are {len(sections):,} sections.")
         answer = value.get("answer")
@@ -56,7 +56,7 @@ def sections_of(rows: Iterable[tuple[Mapping[str, Any], str]]) -> tuple[Passage,
     """(section, place) -> passages, named by their paths: texts of equal paths are one, and none is without a path."""
     found: dict[str, Passage] = {}
     for value, place in rows:
-        name = path_id(value.get("section_path"))
+        name = path_id(value.get("section_path"), place)
         if name:
             title = value.get("title")
             own = Passage(name, title if isinstance(title, str) else "", string(value, "text", place), place=place)
@@ -67,8 +67,13 @@ def sections_of(rows: Iterable[tuple[Mapping[str, Any], str]]) -> tuple[Passage,
     return tuple(found.values())
 
 
-def path_id(path: Any) -> str:
-    """A section's path as the name of its passage: "A > B"; "" for none."""
+def path_id(path: Any, place: str) -> str:
+    """A section's path as the name of its passage: "A > B"; "" for none. DataError for another kind of value."""
+    if not isinstance(path, (str, list, type(None))):
+        raise DataError(
+            f"{place}: 'section_path' is {path!r}; it must be a list of headings, from the top, or one string such as "
+            "'A > B'."
+        )
     return path if isinstance(path, str) else " > ".join(map(str, path or ()))
 
 
