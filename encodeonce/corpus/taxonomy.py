@@ -37,6 +37,8 @@ __all__ = [
 Path_ = tuple[str, ...]
 SEPARATOR = ">"
 """Between the nodes of a path that is written as one string."""
+ENDINGS = ("", ".txt", ".text", ".tsv", ".json")
+"""Of taxonomy files: lines in all but the last two."""
 
 _NUMBERED = re.compile(r"(?:(\d+)\s+-\s+)?(.*)")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -127,8 +129,8 @@ def read_taxonomy(path: str | Path) -> list[Path_]:
 
     Three forms: a text line a path with " > " between nodes and maybe an "id - " before (Google's product taxonomy); a
     tsv with columns `group`, `archive`, `name` and perhaps `category` (arXiv's) or `level`, `code`, `label`, `parent`
-    (EuroVoc's); a JSON object name -> list of nodes (what FastDoc's authors published). Raises DataError with
-    file:line.
+    (EuroVoc's); a JSON object name -> list of nodes (what FastDoc's authors published). They are told apart by the
+    file's ending: .txt (or none), .tsv, .json. Raises DataError with file:line, and for another ending.
     """
     return list(dict.fromkeys(nodes for _, nodes in _entries(Path(path))))
 
@@ -141,8 +143,13 @@ def read_codes(path: str | Path) -> dict[str, Path_]:
 
 def _entries(path: Path) -> list[tuple[str, Path_]]:
     """(code, path) of every entry, in order; "" for no code."""
-    text = text_of(path)
     suffix = Path(str(path).removesuffix(".gz")).suffix
+    if suffix not in ENDINGS:
+        raise DataError(
+            f"{path}: no taxonomy is read from a {suffix} file. There is: .txt, a path a line with ' > ' between its "
+            "nodes; .tsv with columns group, archive, name or code, label, parent; .json, name -> list of nodes."
+        )
+    text = text_of(path)
     if suffix == ".json":
         found = _of_json(text, path)
     elif suffix == ".tsv":

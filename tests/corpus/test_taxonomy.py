@@ -77,6 +77,8 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
     assert read_codes(tmp_path / "g.txt.gz") == {"12": ("A",), "13": ("A", "B")}
     for name, text, message in (
         ("e.txt", "# only a comment\n", "no path"),
+        ("d.jsonl", '{"text": "a"}\n', r"d.jsonl: no taxonomy is read from a .jsonl file. There is: .txt"),
+        ("c.csv", "code,label,parent\n1,A,\n", "no taxonomy is read from a .csv file"),
         ("j.json", json.dumps({"a": "b"}), "'a' is no list"),
         ("b.json", '{"a":\n [', r"b.json:2:3: bad JSON"),
         ("s.tsv", "code\tlabel\tparent\n1\tA\t\n2\tB\n", r"s.tsv:3: fewer values"),
