@@ -221,6 +221,9 @@ def read_config(folder: Path) -> dict[str, Any]:
             " it once: PeftModel.from_pretrained(model, folder).merge_and_unload().save_pretrained(new_folder), and the"
             " tokenizer beside it; or take the adapter's files away to use the model without it."
         )
+    inside = folder / "encoder"
+    if not (folder / "config.json").is_file() and (inside / "config.json").is_file():
+        raise EncoderError(f"{folder / 'config.json'}: no such file, but {inside} holds an encoder: take that.")
     return read_json(folder / "config.json")
 
 

@@ -97,6 +97,15 @@ def test_a_config_that_no_model_can_be_made_of_is_one_sentence(
         Pretrained(folder).stack()
 
 
+def test_the_folder_around_an_encoder_names_it(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    """As `pretrain` leaves it, and `memory train --whole`."""
+    inside = shutil.copytree(checkpoint("bert"), tmp_path / "run" / "encoder")
+    with pytest.raises(EncoderError, match=rf"config\.json: no such file, but {inside} holds an encoder: take that"):
+        Pretrained(tmp_path / "run")
+    with pytest.raises(EncoderError, match=r"config\.json: no such file; a checkpoint folder needs it"):
+        Pretrained(tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing")
 def test_a_folder_with_an_adapter_is_refused(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
     """`transformers` adds it unasked, and the hashes of the model's own files stay the same."""
