@@ -67,8 +67,8 @@ def sections_of(rows: Iterable[tuple[Mapping[str, Any], str]]) -> tuple[Passage,
     return tuple(found.values())
 
 
-def path_id(path: Any, place: str) -> str:
-    """A section's path as the name of its passage: "A > B"; "" for none. DataError for another kind of value."""
+def path_id(path: Any, place: str = "a section") -> str:
+    """A section's path as the name of its passage: "A > B"; "" for none. DataError, with `place`, for another kind."""
     if not isinstance(path, (str, list, type(None))):
         raise DataError(
             f"{place}: 'section_path' is {path!r}; it must be a list of headings, from the top, or one string such as "
