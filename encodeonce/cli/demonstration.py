@@ -19,6 +19,7 @@ from ..methods.finetune import Tuning
 from ..report.results import command_line
 from ..report.table import aligned
 from ..serve.bundle import Run, save
+from ..serve.folder import refuse_other
 from ..store import Store
 from ..tasks import Task, named
 from ..train.evaluate import Evaluation
@@ -68,7 +69,9 @@ class Line:
 
 
 def demonstrate(plan: Plan) -> str:
-    """All of it, on the plan's threads; returns what is printed at the end."""
+    """All of it, on the plan's threads; returns what is printed at the end. RunError where there is no run in the
+    folder's `run` but files that one would overwrite."""
+    refuse_other(plan.folder / "run")
     before, epochs = torch.get_num_threads(), logging.getLogger("encodeonce.epochs")
     level = epochs.level
     torch.set_num_threads(plan.threads)

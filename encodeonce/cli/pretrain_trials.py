@@ -316,7 +316,7 @@ def _note(found: _Found, name: str, scores: list[float], began: float) -> None:
 def _say(probe: TaskProbe, scores: Scores, names: Sequence[str], best: str) -> None:
     """The choice, and plainly where the task prefers the untouched encoder."""
     if len(names) < 2:
-        log.info("%s is the only objective that can be trained here: there is nothing to choose", best)
+        log.info("%s is the only objective to try: there is nothing to choose", best)
         return
     apart, error = gain(scores, best)
     margin = "" if error is None else f" ± {error:.2f}"

@@ -25,6 +25,19 @@ def manual_of_cats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manual, "corpus", lambda *limits: [(line, "cats.py") for line in lines])
 
 
+def test_a_folder_that_holds_no_run_is_refused_before_anything_is_encoded(
+    run: Run, tiny: Path, tmp_path: Path, manual_of_cats: None
+) -> None:
+    """It was, once everything had been trained."""
+    own = tmp_path / "demo" / "run" / "config.json"
+    own.parent.mkdir(parents=True)
+    own.write_text("{}")
+    refused = run("demo", "--encoder", tiny, "--sentences", 60, code=1)
+    assert "is not the config of a saved run" in refused.stderr
+    assert own.read_text() == "{}"
+    assert not (tmp_path / "demo" / "states").exists()
+
+
 def test_demo_twice(run: Run, tiny: Path, tmp_path: Path, manual_of_cats: None) -> None:
     args = ("demo", "--encoder", tiny, "--sentences", 60, "--epochs", 2, "--slice", 16, "--slice-epochs", 1)
     first = run(*args)

@@ -212,7 +212,7 @@ def test_without_a_masked_head_there_is_nothing_to_choose(run: Run, tiny: Path, 
     assert report["chosen"] == "both"
     assert set(report["probe"]["scores"]) == {"untouched", "trained"}
     assert "hold no masked-language-model head" in report["probe"]["left_out"]["masked"]
-    assert "nothing to choose" in done.stderr
+    assert "both is the only objective to try: there is nothing to choose" in done.stderr
 
 
 @pytest.mark.parametrize(
