@@ -3,6 +3,7 @@
 Types and shapes of every call are checked while it runs; with CHECK_TYPES=0 the library runs as its users run it.
 """
 
+import gc
 import os
 import socket
 from pathlib import Path
@@ -38,6 +39,14 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_objects_to_look_through() -> None:
+    """What is there before a file's tests stays: collecting garbage, which `compare` does before every cell, need not
+    look through all that was ever imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

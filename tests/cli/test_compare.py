@@ -25,7 +25,8 @@ from encodeonce.report.table import scores
 
 from .conftest import Run
 
-ARGS = ("-m", "frozen,linear", "--seeds", "2", "--set", "train.num_train_epochs=2")
+PLOTTED = ("-m", "frozen,linear", "--seeds", "2", "--set", "train.num_train_epochs=2")
+ARGS = (*PLOTTED, "--no-plot")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
 
 
 def test_rows_table_and_plot(run: Run, config: Path, tmp_path: Path, trainings: list[object]) -> None:
-    text = run("compare", config, "-o", "rep", *ARGS).stdout
+    text = run("compare", config, "-o", "rep", *PLOTTED).stdout
     rows = read_rows(tmp_path / "rep" / "results.jsonl")
     assert {(r.method, r.seed, r.task, r.split) for r in rows} == {
         (m, s, t, p)
@@ -116,7 +117,7 @@ def test_finished_cells_are_never_computed_again(
 def test_a_rate_is_chosen_on_dev_and_its_cell_is_kept(
     run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
 ) -> None:
-    run("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--learning-rate-grid", "1e-5,2e-2", "--no-plot")
+    run("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--learning-rate-grid", "1e-5,2e-2")
     tried = read_rows(tmp_path / "rep" / "grid.jsonl")
     results = read_rows(tmp_path / "rep" / "results.jsonl")
     for task in ("upos", "deprel"):
@@ -132,7 +133,7 @@ def test_a_wider_grid_replaces_the_rows_of_the_rate_it_no_longer_chooses(
     run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
 ) -> None:
     """A table must never average two rates; and what was computed for the other rate is not lost."""
-    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--no-plot")
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear")
     run(*some, "--set", "data.train_fraction=0.5")
     beside = read_rows(tmp_path / "rep" / "results.jsonl")
     run(*some, "--learning-rate-grid", "1e-5")
@@ -166,7 +167,7 @@ def test_data_that_was_changed_in_its_place_is_named(
     """A resumed comparison must not mix rows of two versions of a file, be they of one name."""
     own = tmp_path / "train.conllu"
     own.write_bytes((corpus / "train.conllu").read_bytes())
-    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--set", f"data.train={own}", "--no-plot")
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--set", f"data.train={own}")
     run(*some)
     told = json.loads((tmp_path / "rep" / "data.json").read_text())
     assert told["data.train ../train.conllu"] == hashlib.sha256(own.read_bytes()).hexdigest()
@@ -191,7 +192,7 @@ def test_a_moved_report_is_known_by_what_its_files_hold(
     own, encoder = tmp_path / "own.conllu", tmp_path / "encoder"
     own.write_bytes((corpus / "train.conllu").read_bytes())
     shutil.copytree(tiny, encoder)
-    some = (*ARGS, "-m", "linear", "--no-plot", "--json")
+    some = (*ARGS, "-m", "linear", "--json")
     there = ("--set", f"data.train={own}", "--set", f"encoder={encoder}")
     first = run("compare", config, "-o", "rep", *some, *there).stdout
     (tmp_path / "deep").mkdir()
@@ -256,7 +257,7 @@ def test_an_encoder_that_was_changed_in_its_place_is_named(
     """With another store nothing else would tell the two, and one table would average both."""
     own = tmp_path / "encoder"
     shutil.copytree(tiny, own)
-    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--set", f"encoder={own}", "--no-plot")
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--set", f"encoder={own}")
     run(*some, "--seeds", "1")
     told = json.loads((tmp_path / "rep" / "data.json").read_text())
     assert len({told[f"encoder {part}"] for part in ("weights", "config", "tokenizer")}) == 3
@@ -276,7 +277,7 @@ def test_an_encoder_that_was_changed_in_its_place_is_named(
 
 
 def test_a_table_is_of_one_data_set_whatever_else_the_report_holds(run: Run, config: Path, tmp_path: Path) -> None:
-    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--no-plot", "--json")
+    some = ("compare", config, "-o", "rep", *ARGS, "-m", "linear", "--json")
     first = json.loads(run(*some).stdout)
     other = json.loads(run(*some, "--dataset", "other").stdout)
     assert {row["dataset"] for row in first} == {"train"}
@@ -362,7 +363,7 @@ def test_a_grid_of_its_own_chooses_epochs_and_rates_for_every_task(
 ) -> None:
     grid = "\n[methods.linear.grid]\nlearning_rate = [2e-2, 1e-5]\nnum_train_epochs = [1, 2]\n"
     config.write_text(config.read_text() + grid)
-    run("compare", config, "-o", "rep", *ARGS, "--learning-rate-grid", "3e-2", "--apart", "--no-plot")
+    run("compare", config, "-o", "rep", *ARGS, "--learning-rate-grid", "3e-2", "--apart")
     tried = read_rows(tmp_path / "rep" / "grid.jsonl")
     linear = {row.variant for row in tried if row.method == "linear"}
     assert linear == {"lr=0.02", "lr=0.02 epochs=1", "lr=1e-05", "lr=1e-05 epochs=1"}
@@ -388,7 +389,7 @@ def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(
     assert not (tmp_path / "rep").exists()
     assert not (tmp_path / "states").exists()
     assert trainings == []
-    run(*some, "-m", "linear", "--seeds", "1", "--no-plot")
+    run(*some, "-m", "linear", "--seeds", "1")
     lines = [line.split() for line in run(*some, "--dry-run").stdout.splitlines()[-2:]]
     assert lines[0][:2] == ["frozen", "4"]
     assert lines[1][:4] == ["linear", "0", "2", "6"]

@@ -6,6 +6,7 @@ Axes: R rows of all pairs   D width
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,11 @@ def run(model: Any, parts: list[tuple[Tensor, bool]], gap: int = 0, **options: A
     return states[torch.cat(real).bool()]
 
 
+loaded = cache(Pretrained)
+
+
 def encoded(folder: Path, parts: list[tuple[Tensor, bool]], gap: int = 0) -> Tensor:
-    return run(Pretrained(folder).stack().model, parts, gap).detach()
+    return run(loaded(folder).stack().model, parts, gap).detach()
 
 
 def pairs_of(batch: ReadingBatch, states: Tensor) -> list[tuple[int, int, Tensor, Tensor]]:
@@ -115,7 +119,7 @@ def pairs_of(batch: ReadingBatch, states: Tensor) -> list[tuple[int, int, Tensor
 
 
 def ids_of(folder: Path, examples: ReadingExamples, number: int) -> Tensor:
-    pieces = Pretrained(folder).cut([passage_document(examples.passages[number])])[0]
+    pieces = loaded(folder).cut([passage_document(examples.passages[number])])[0]
     return torch.from_numpy(pieces.ids.astype(np.int64))
 
 

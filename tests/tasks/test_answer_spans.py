@@ -282,7 +282,7 @@ def test_it_is_learned_and_takes_neighbours(family: str, checkpoint: Callable[..
     before = evaluate(method, beside, {task.name: task}).scores[task.name]["f1"]
     assert before is not None
     settings = Settings(
-        learning_rate=5e-3, encoder_learning_rate=2e-3, num_train_epochs=24, per_device_train_batch_size=16, seed=1
+        learning_rate=5e-3, encoder_learning_rate=2e-3, num_train_epochs=10, per_device_train_batch_size=16, seed=1
     )
     fit(method, method.read(source, train, [task]), {task.name: task}, settings)
     after = evaluate(method, beside, {task.name: task}).scores[task.name]["f1"]
