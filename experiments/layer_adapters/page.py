@@ -18,7 +18,11 @@ from encodeonce.report.table import comparison, markdown, scores, steps
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-EPYC = ROOT / "benchmarks" / "results" / "epyc"
+RESULTS = ROOT / "benchmarks" / "results"
+EPYC = RESULTS / "epyc"
+MACHINES = {"Xeon": RESULTS, "EPYC": EPYC, "AVX2": RESULTS / "avx2"}
+"""Processors that were measured, and where their results lie."""
+
 ORDER = (("frozen", "linear"), ("linear", "adapted"), ("linear", "agg"), ("agg", "adapted"), ("fusion", "linear"))
 METHODS = ("frozen", "linear", "fusion", "agg", "adapted")
 SETS = (
@@ -330,48 +334,58 @@ COSTS = (
 """What costs how many times what: the paper's row and its two methods, our benchmark and its ratio."""
 
 
-def costs(found: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+def costs(measured: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The shape of the paper's Table 3 beside ours."""
     paper = published(HERE / "paper.yaml", "efficiency")
     lines = []
     for what, row, (dear, cheap), stem, key in COSTS:
         theirs = float(paper[row][dear]) / float(paper[row][cheap])
-        ours = [at(one.get(stem), ("ratios", key)) for one in (found, others)]
+        ours = [at(found.get(stem), ("ratios", key)) for found in measured.values()]
         lines.append([what, f"{theirs:.2f}", *ours, f"`benchmarks/{stem}.py`"])
     return [
         "### What costs how many times what, beside the paper's Table 3",
         "The paper's seconds are BERT-large's on one GPU, ours MiniLM's on one core, so ratios alone can be compared. "
         "The paper counts the encoder's pass in, divided by the epochs that it serves; ours are steps from stored "
         "states. LoRA and fine-tuning are `transformers` and PEFT with bf16 and length buckets.",
-        markdown(["ratio", "paper", "Xeon", "EPYC", "by"], lines),
+        markdown(["ratio", "paper", *measured, "by"], lines),
     ]
 
 
 def speed() -> list[str]:
     """The ratios beside what was aimed at, the tables of encoding, and where every part stands."""
-    files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
-    if not files:
+    files = {name: sorted(folder.glob("*.json")) for name, folder in MACHINES.items()}
+    if not files["Xeon"]:
         return []
-    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files}
-    others = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(EPYC.glob("*.json"))}
+    measured = {
+        name: {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+        for name, paths in files.items()
+    }
+    found, others = measured["Xeon"], measured["EPYC"]
     lines = [
-        [what, goal, at(found.get(stem), keys), at(others.get(stem), keys), f"`benchmarks/{stem.partition('-')[0]}.py`"]
+        [
+            what,
+            goal,
+            *(at(one.get(stem), keys) for one in measured.values()),
+            f"`benchmarks/{stem.partition('-')[0]}.py`",
+        ]
         for what, goal, stem, keys in GOALS
     ]
     origins = [
-        [f"`{path.relative_to(ROOT)}`", said(one, "commit"), said(one, "started"), said(one, "machine")]
-        for path, one in [
-            *((path, found[path.stem]) for path in files),
-            *((EPYC / f"{stem}.json", one) for stem, one in others.items()),
+        [
+            f"`{path.relative_to(ROOT)}`",
+            *(said(measured[name][path.stem], key) for key in ("commit", "started", "machine")),
         ]
+        for name, paths in files.items()
+        for path in paths
     ]
     return [
         "## Speed",
-        "The same benchmarks on two processors: an Intel Xeon with AMX, and an AMD EPYC (Zen 4) with AVX-512 BF16 and "
-        "no AMX. The tables below this one are of the first where they do not say otherwise.",
-        markdown(["ratio", "aimed at", "Xeon", "EPYC", "by"], lines),
+        "The same benchmarks on three processors: an Intel Xeon with AMX, an AMD EPYC (Zen 4) with AVX-512 BF16 and no "
+        "AMX, and an AMD EPYC with AVX2 alone, where bf16 has no units. The tables below this one are of the "
+        "first where they do not say otherwise.",
+        markdown(["ratio", "aimed at", *measured, "by"], lines),
         "What keeps the ratios of encoding and of the whole way below their aims is in [Speed](speed.md).",
-        *costs(found, others),
+        *costs(measured),
         *quality({**others, **found}),
         *encoding(found, "Xeon"),
         *encoding(others, "EPYC"),
