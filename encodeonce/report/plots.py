@@ -286,7 +286,7 @@ def _plain_log(axis: Any) -> None:
     span = math.log10(high / low)
     steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9) if span < 0.5 else (1, 2, 3, 5) if span < 1 else (1, 3)
     axis.set_major_locator(LogLocator(subs=steps if span < 3 else (1,)))
-    axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
+    axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -114,10 +114,10 @@ def part(cost_of: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRo
     return f"{means[0] / means[1]:.3f}"
 
 
-def elsewhere(rows: Sequence[ResultsRow]) -> set[str]:
-    """Methods that were not measured where most rows were, or not only there."""
+def at_home(rows: Sequence[ResultsRow]) -> list[ResultsRow]:
+    """Those of the machine that has most."""
     machine, _ = Counter(row.machine for row in rows).most_common(1)[0]
-    return {row.method for row in rows if row.machine != machine}
+    return [row for row in rows if row.machine == machine]
 
 
 def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
@@ -126,19 +126,24 @@ def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
     paper, metrics = SETS[folder]
     table = scores(rows, metrics=metrics)
     header, lines = comparison(rows, paper=published(PAPER, paper) if paper else None, metrics=metrics)
-    foreign = elsewhere(rows)
+    home = at_home(rows)
+    foreign = {row.method for row in rows if row.machine != home[0].machine}
     lines = [[f"{line[0]} †" if line[0] in foreign else line[0], *line[1:]] for line in lines]
     name, more = title(folder)
-    taken = seconds(rows, metrics=metrics)
+    taken = seconds(home, metrics=metrics)
     what, at, metric = name.partition(":")[0], EXPERIMENTS / folder, metrics_of(rows, metrics=metrics)
     drawn = [improvement(table, at / "improvement.png", title=f"{what}: gain over Frozen", metric=metric)]
-    if not foreign:
+    if any(len(by) > 1 for by in taken.values()):
         drawn.append(cost(table, taken, at / "cost.png", f"{what}: score by cost of training", metric))
     pictures = [f"```{{image}} ../{path.relative_to(EXPERIMENTS.parent).as_posix()}\n```" for path in drawn]
     above, gains = steps(table, STEPS)
     parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics))]
     if foreign:
-        parts.insert(3, "† Times of another processor, not to be set beside the others: see the last lines.")
+        parts.insert(
+            3,
+            "† Times of another processor, or of two, not to be set beside the others: see the last lines. The picture "
+            "of costs has those of the processor that ran most.",
+        )
     parts += [markdown(above, gains)] if gains else []
     return [part for part in [*parts, made_by(rows), *pictures] if part]
 
