@@ -12,6 +12,7 @@ from ..errors import ConfigError
 from .options import json_option, layers_of, max_gb_option, read_option, reader_options, set_option
 
 if TYPE_CHECKING:
+    from ..encoders.pooled import Pooled
     from ..encoders.pretrained import Pretrained
     from ..types import Document, Spec
     from .config import Config
@@ -81,16 +82,10 @@ def encode(
     if layers is None and unit != "piece" and not _is_config(files):
         chosen["layers"] = "last"
     config = _config(files, chosen, {"format": format, "columns": columns, "options": reading}, changes)
-    from ..encoders.pooled import Pooled
     from ..store import Store, check_room
     from . import steps
 
-    pieces = steps.pretrained(config)
-    model: Pretrained | Pooled = pieces
-    documents = _documents(config, pieces if unit == "piece" else None)
-    if unit != "piece":
-        model = Pooled(pieces, unit, pooling or "mean", normalize=normalize)
-        documents = steps.with_rows(documents, unit)
+    model, documents = _read(config, unit, pooling or "mean", normalize)
     spec = steps.spec_of(config, model, dry=dry_run)
     path = Path(config.store)
     begun = (path / "store.json").exists()
@@ -145,6 +140,18 @@ def _config(
     if missing:
         raise ConfigError(f"There is no file {missing[0]}.")
     return parse({**chosen, "data": {"train": list(files), **read}}, "the command line")
+
+
+def _read(config: "Config", unit: str, pooling: str, normalize: bool) -> "tuple[Pretrained | Pooled, list[Document]]":
+    """The encoder, which gives a row a `unit`, and the documents of all files with what such rows are of."""
+    from ..encoders.pooled import Pooled
+    from . import steps
+
+    pieces = steps.pretrained(config)
+    if unit == "piece":
+        return pieces, _documents(config, pieces)
+    pooled = Pooled(pieces, unit, pooling, normalize=normalize)
+    return pooled, steps.with_rows(_documents(config, None), unit)
 
 
 def _documents(config: "Config", pieces: "Pretrained | None") -> "list[Document]":

@@ -68,11 +68,8 @@ def predict(
         raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
     running_text = any(document.text and not document.words for document in documents)
     whole = answers_documents(tasks, kind, running_text, probabilities)
-    if (whole or not running_text) and not (file.is_file() or file.is_dir()):
-        raise ConfigError(
-            f"{file} can be read only once, as a pipe is, and predict reads it again, to write all else in it as it "
-            "is. Save it to a file, and give that."
-        )
+    if whole or not running_text:
+        _refuse_pipe(file)
     if running_text and not whole:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
     made = _made_of_text(tasks, output) if running_text and not whole else kind
@@ -96,6 +93,15 @@ def predict(
         options = {"layout_columns": columns} if columns and kind == "columns" else {}
         write(target, file, filled(documents, answers, tasks), format=format, **options, **kept)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
+
+
+def _refuse_pipe(file: Path) -> None:
+    """ConfigError for what can be read only once, where it is read again to write all else in it as it is."""
+    if not (file.is_file() or file.is_dir()):
+        raise ConfigError(
+            f"{file} can be read only once, as a pipe is, and predict reads it again, to write all else in it as it "
+            "is. Save it to a file, and give that."
+        )
 
 
 def _refuse_same_file(output: Path, file: Path) -> None:
