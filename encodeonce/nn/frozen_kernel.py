@@ -9,11 +9,9 @@ Axes: M rows   I inputs   O outputs   B items   H heads   T queries   S keys   D
 
 import ctypes
 import functools
-import os
 import platform
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -21,6 +19,7 @@ from jaxtyping import BFloat16, Float
 from torch import Tensor
 
 from .compiled import library, processor_flags
+from .sharing import shared_out
 
 __all__ = ["attention", "gelu", "kernel", "laid_out", "no_matrix_unit", "norm", "product"]
 
@@ -84,22 +83,8 @@ def _library() -> ctypes.CDLL:
 
 
 def _shared_out(size: int, at_least: int, work: Callable[[int, int], int | None]) -> None:
-    """work(first, number) over 0 ... size-1 in parts of at least `at_least`, one a thread of torch's."""
-    threads = min(torch.get_num_threads(), max(1, size // at_least))
-    share = -(-size // threads // at_least) * at_least
-    parts = [(first, min(share, size - first)) for first in range(0, size, share)]
-    if len(parts) == 1:
-        failed = [work(*parts[0])]
-    else:
-        failed = list(_pool(os.getpid(), threads).map(lambda part: work(*part), parts))
-    if any(failed):
+    if any(shared_out(size, at_least, work)):
         raise MemoryError("no memory for the working space of a frozen encoder's kernel")
-
-
-@functools.cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads of this process: a forked child has none of its parent's."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="encodeonce-kernel")
 
 
 def _at(x: Tensor | None) -> int | None:

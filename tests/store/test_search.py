@@ -1,6 +1,7 @@
 """Search over stored vectors, held against a sort of all fp64 scores in NumPy."""
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encodeonce.errors import ConfigError, MissingExtra, NonFinite, TooFewVectors
-from encodeonce.store import Search, Store, Stored, approximate, scan
+from encodeonce.store import Search, Store, Stored, approximate, scan, scan_kernel
 from encodeonce.store import search as search_file
 from encodeonce.store.search import METRICS
 from encodeonce.types import Document, Neighbours, Pieces
@@ -123,23 +124,66 @@ def test_cosines_that_differ_by_less_than_fp32_can_say_are_still_ranked() -> Non
         np.testing.assert_array_equal(Search(rows, kind).find(queries, 10).ids, brute(rows, queries, 10, kind).ids)
 
 
-def test_without_fp32_sums_the_pass_is_made_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "accumulating_forms", lambda: ())
-    monkeypatch.setattr(scan, "fastest_form", lambda: scan.plain)
-    rows, queries = random(1000, 24), random(5, 24, seed=2)
-    for asked in (queries, queries[:1]):
-        np.testing.assert_array_equal(Search(rows).find(asked, 10).ids, brute(rows, asked, 10, "l2").ids)
+def test_each_way_of_rounding_has_a_way_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a compiler bfloat16, where its sums are fp32, else fp32; a row too wide for sums in 32 bits likewise."""
+    monkeypatch.setattr(scan_kernel, "usable", lambda: True)
+    monkeypatch.setattr(scan, "sums_are_fp32", lambda: True)
+    assert [type(scan.form_for(width)) for width in (384, 100_000, 200_000)] == [scan.Bytes, scan.Bytes, scan.Halves]
+    monkeypatch.setattr(scan_kernel, "usable", lambda: False)
+    assert type(scan.form_for(384)) is scan.Halves
+    monkeypatch.setattr(scan, "sums_are_fp32", lambda: False)
+    assert type(scan.form_for(384)) is scan.Floats
 
 
-@pytest.mark.parametrize("form", scan.accumulating_forms(), ids=lambda form: form.__name__)
+@pytest.mark.parametrize("form", [form for form in scan.FORMS if form.fits(24)], ids=lambda form: type(form).__name__)
 @pytest.mark.parametrize("n_queries", [1, 2, 70])
 def test_every_form_of_the_rounded_rows_finds_the_same(
-    form: Any, n_queries: int, monkeypatch: pytest.MonkeyPatch
+    form: scan.Form, n_queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "ROWS", 700)
-    monkeypatch.setattr(scan, "fastest_form", lambda: form)
+    monkeypatch.setattr(scan, "form_for", lambda width: form)
     rows, queries = random(3000, 24), random(n_queries, 24, seed=3)
-    np.testing.assert_array_equal(Search(rows).find(queries, 10).ids, brute(rows, queries, 10, "l2").ids)
+    rows[:, 3] *= 100  # one coordinate leaves the others few steps
+    for metric in METRICS:
+        expected = brute(rows, queries, 10, metric).ids
+        np.testing.assert_array_equal(Search(rows, metric).find(queries, 10).ids, expected)
+
+
+@pytest.mark.parametrize("form", [form for form in scan.FORMS if form.fits(24)], ids=lambda form: type(form).__name__)
+@pytest.mark.parametrize("scale", [1e-25, 1, 1e12])
+def test_no_product_is_further_off_than_the_pass_thinks(
+    form: scan.Form, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "form_for", lambda width: form)
+    rows, queries = (random(n, 24, seed) * np.float32(scale) for n, seed in ((500, 1), (40, 2)))
+    rows[::3, 5] *= 50
+    rows[7], queries[7] = 0, 0
+    made = scan.Scan(lambda part: rows[part], rows.shape, squared=False, memory=1 << 30, off=0.0)
+    asked, errors = made._asked(torch.from_numpy(queries))
+    ((_, product, parts, _),) = made.held
+    wrong = np.abs(product(asked).float().numpy() - queries.astype(np.float64) @ rows.T.astype(np.float64))
+    assert (wrong <= (errors @ parts).numpy()).all()
+
+
+@pytest.mark.skipif(not scan_kernel.usable(), reason="there is no C compiler")
+@pytest.mark.parametrize("flags", [(), ("-mno-avx2",) if platform.machine() == "x86_64" else ()])
+def test_products_of_bytes_are_whole_numbers(flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the processor's vectors and without, on three threads, against NumPy's of 64 bits, to the ends of both."""
+    monkeypatch.setattr(scan_kernel, "FLAGS", (*scan_kernel.FLAGS, *flags))
+    found = scan_kernel._library.__wrapped__()
+    monkeypatch.setattr(scan_kernel, "_library", lambda: found)
+    monkeypatch.setattr(scan_kernel, "ROWS_A_THREAD", 16)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    draw = np.random.default_rng(0)
+    for n, n_queries, width in ((1, 1, 16), (2, 4, 32), (33, 9, 48), (70, 6, 512)):
+        rows = draw.integers(-127, 128, (n, width), np.int8)
+        queries = draw.integers(-32767, 32768, (n_queries, width), np.int16)
+        rows[0], queries[0], queries[-1] = 127, -32767, 32767
+        exact = queries.astype(np.int64) @ rows.T.astype(np.int64)
+        assert np.abs(exact).max() < 2**31
+        unit, asked = draw.random(n, np.float32), draw.random(n_queries, np.float32)
+        given = (torch.from_numpy(x) for x in (rows, queries, unit, asked))
+        np.testing.assert_allclose(scan_kernel.products(*given), exact * unit * asked[:, None], rtol=3e-7)
 
 
 def test_I27_a_stored_vector_finds_itself_at_distance_0_and_not_when_excluded() -> None:
