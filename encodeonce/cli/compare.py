@@ -208,6 +208,9 @@ def _draw(rows: Sequence["ResultsRow"], report: Path, metrics: Metrics) -> None:
     table, taken = scores(rows, metrics=metrics), seconds(rows, metrics=metrics)
     metric = metrics_of(rows, metrics=metrics)
     what = f"{rows[0].dataset}, {rows[0].encoder}"
+    (report / "improvement.png").unlink(
+        missing_ok=True
+    )  # of fewer methods, perhaps: no picture is better than an old one
     if any("frozen" in by and len(by) > 1 for by in table.values()):
         improvement(table, report / "improvement.png", title=f"{what}: gain over Frozen", metric=metric)
     elif several := sorted({name for by in table.values() for name in by if name.startswith("frozen (")}):

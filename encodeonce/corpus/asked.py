@@ -159,4 +159,6 @@ def _clauses(rows: Objects, documents: Sequence[Document], limit: int | None) ->
         parts = tuple(Part(str(n), text) for n, text in enumerate(document.sentences))
         for category in categories if parts else ():
             asked.append(Asked(category, document.id, parts, tuple(gold.get((document.id, category), ()))))
-    return Ranking("clauses", tuple(asked), len(chosen) * len(categories) - len(asked))
+    known = {document.id for document in documents}
+    absent = sum(bool(texts) and contract not in known for (contract, _), texts in gold.items())
+    return Ranking("clauses", tuple(asked), len(chosen) * len(categories) - len(asked) + absent)

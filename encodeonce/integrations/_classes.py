@@ -70,9 +70,11 @@ def check_classes(documents: Sequence[Document], index: Int[np.ndarray, " N"], c
         log.warning("%d texts have several labels, the first: %s %r", len(torn), torn[0].id, torn[0].text[:60])
 
 
-def check_kept(classes: np.ndarray) -> None:
-    """RunError for classes that would not come out of a file as they were: it keeps strings, truth values and finite
-    numbers."""
+def check_kept(classes: np.ndarray, own: np.ndarray) -> None:
+    """RunError for classes that would not come out of a file as they were (it keeps strings, truth values and finite
+    numbers), that are not one for each of `own`, and for two that are one."""
+    if classes.shape != own.shape:
+        raise RunError(f"{len(classes)} classes are given for the {len(own)} that were learned, {own.tolist()}.")
     known = str | int | float
     for one in list(classes) if classes.dtype.kind in "mM" else classes.tolist():
         if not isinstance(one, known) or (isinstance(one, float) and not math.isfinite(one)):
@@ -80,3 +82,5 @@ def check_kept(classes: np.ndarray) -> None:
                 f"class {one!r} cannot be saved; a file keeps strings, truth values and finite numbers. Fit with labels"
                 " of these, such as str(label)."
             )
+    if len(set(classes.tolist())) < len(classes):
+        raise RunError(f"classes {classes.tolist()} hold one twice; two of {own.tolist()} would be one.")

@@ -243,11 +243,12 @@ class FewShot:
         and `classes` what they have for each of `classes_`, where that is something else: the numbers of a file whose
         labels were given as strings.
 
-        RunError where the folder holds something else, and for classes that a file cannot hold.
+        RunError where the folder holds something else, and for classes that a file cannot hold or that are not one for
+        each of `classes_`.
         """
         self._need_fit()
         kept = self.classes_ if classes is None else np.asarray(classes)
-        check_kept(kept)
+        check_kept(kept, self.classes_)
         values = {
             "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store", "prompt")},
             "prompt": None if self._asking is None else self._asking.to_json(),

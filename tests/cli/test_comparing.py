@@ -64,8 +64,9 @@ def test_a_picture_of_gains_over_several_frozen_is_said_not_to_be_drawn(
     caplog.clear()
     _draw(rows(0.001), tmp_path, {})
     assert [path.name for path in tmp_path.iterdir()] == ["improvement.png"]
-    _draw(rows(), tmp_path, {})  # nobody asked for Frozen
+    _draw(rows(), tmp_path, {})  # nobody asked for Frozen, and the picture of before is not of these rows
     assert not caplog.text
+    assert not list(tmp_path.iterdir())
 
 
 def test_each_task_gets_its_own_best_and_of_equal_ones_the_first(tmp_path: Path) -> None:

@@ -166,6 +166,9 @@ def is_within(words: list[str], others: list[str]) -> bool:
     return all(word in rest for word in words)
 
 
+GONE = {"contract": "no such contract", "spans": [{"text": "a dog"}]}
+
+
 def contracts(tmp_path: Path) -> tuple[Path, Path]:
     texts = {
         "one": "The cat sees a dog. A house likes the tree. Never a bird.",
@@ -201,7 +204,9 @@ def test_clauses(run: Run, tiny: Path, tmp_path: Path) -> None:
     assert found["aupr"] == pytest.approx(expected.aupr, abs=1e-6)
     assert found["precision@80"] == pytest.approx(expected.precision_at_80, abs=1e-6)
     few = run("retrieve", questions, tiny, "-d", documents, "--split", "one", "--limit", 1)
-    assert "2 questions, 2 with an answer" in few.stderr
+    assert "2 questions, 2 with an answer; 0 left out" in few.stderr
+    questions.write_text(questions.read_text() + json.dumps({**GONE, "category": "a tree"}) + "\n")
+    assert read_ranking(questions, read(documents), split="one").left_out == 1, "the second contract has no clause"
 
 
 def test_no_part_with_a_word_of_the_question(run: Run, tiny: Path, tmp_path: Path) -> None:

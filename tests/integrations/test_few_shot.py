@@ -186,6 +186,9 @@ def test_classes_that_no_file_keeps_are_refused_before_anything_is_written(
         model = estimator(encoder, methods=("probe",)).fit(labelled[0][:6], [kinds[n % 2] for n in range(6)])
         with pytest.raises(RunError, match=r"class .* cannot be saved; .* such as str\(label\)"):
             model.save(tmp_path / str(index))
+    for given, said in ((["a"], "1 classes are given for the 2"), (["a", "a"], "hold one twice")):
+        with pytest.raises(RunError, match=said):
+            model.save(tmp_path / "named", classes=given)
     assert not list(tmp_path.iterdir())
     for kinds in ([True, False], [0.5, 3.0], [2**70, 3]):
         model = estimator(encoder, methods=("probe",)).fit(labelled[0][:6], [kinds[n % 2] for n in range(6)])

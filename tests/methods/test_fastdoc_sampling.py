@@ -121,6 +121,11 @@ def test_citations_and_their_hard_negatives() -> None:
         triplets(Cited.of(ids, ids, [["x1"], [], ["x2"], [], [], []]), 3)
     with pytest.raises(DataError, match=r"none cites another one\. Name the field of the cited ids"):
         triplets(Cited.of(ids, ids, [["a"], [], [], [], [], []]), 3)
+    twice = [*ids[:5], "b"]
+    with pytest.raises(DataError, match=r"^'a' cites 'b', which is the id of 2 documents, of different texts"):
+        Cited.of(ids, twice, [["b"], [], [], [], [], []])
+    assert Cited.of(ids, twice, [["c"], [], [], [], [], []]).anchors().tolist() == [0], "nobody cites b"
+    assert Cited.of([*ids[:5], "b"], twice, [["b"], [], [], [], [], []]).anchors().tolist() == [0], "one text, twice"
     with pytest.raises(ConfigError, match="without hard negatives"):
         triplets(rule, 3, hard_ratio=1.0).doubled()
     with pytest.raises(ConfigError, match="hard_ratio"):

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Int
 
+from ...errors import DataError
+
 __all__ = ["Cited", "SharedGroup", "Similarity", "text_ids"]
 
 Ids = Int[np.ndarray, " M"]
@@ -161,8 +163,18 @@ class Cited(Similarity):
 
     @classmethod
     def of(cls, keys: Sequence[str], ids: Sequence[str], cited: Sequence[Sequence[str]]) -> "Cited":
-        """From keys, ids and the cited ids of each document; ids that are not among the documents are no partners."""
+        """From keys, ids and the cited ids of each document; ids that are not among the documents are no partners.
+
+        DataError where documents of several texts have the id that is cited.
+        """
         place = {name: n for n, name in enumerate(ids)}
+        several = {name for n, name in enumerate(ids) if keys[place[name]] != keys[n]}
+        torn = next(((n, name) for n, own in enumerate(cited) for name in own if name in several), None)
+        if torn is not None:
+            raise DataError(
+                f"{ids[torn[0]]!r} cites {torn[1]!r}, which is the id of {ids.count(torn[1])} documents, of different "
+                "texts. Give each document an id of its own (data.columns = { id = 'NAME' })."
+            )
         edges = [(n, place[name]) for n, own in enumerate(cited) for name in own if name in place]
         ends = np.array(edges, np.int64).reshape(-1, 2)
         made = cls(text_ids(keys), ends[:, 0], ends[:, 1])
