@@ -4,17 +4,7 @@
    Axes: P rows  B items  D width = H W  H heads  W head width, a multiple of 16  N rows of an item, as keys rounded up to
    S, a multiple of 16  F width of the feed-forward layer. bf16 where a name ends in 16; fp32 otherwise. */
 
-#include "lanes.h"
-
-#define ROWS 4 /* that are computed side by side */
-
-static inline long rounded(long n) { return (n + V - 1) / V * V; }
-
-static long longest_of(const int64_t *lengths, long items) {
-    long most = 1;
-    for (long b = 0; b < items; b++) most = lengths[b] > most ? lengths[b] : most;
-    return most;
-}
+#include "attention.h"
 
 /* rows16 [N, `stride` apart] plus bias, W columns of it -> rows [N W], and the transpose [W S] where it is wanted */
 static void unpack(const uint16_t *rows16, const float *bias, long n, long stride, long w, float *rows, float *across) {
@@ -28,29 +18,6 @@ static void unpack(const uint16_t *rows16, const float *bias, long n, long strid
     if (!across) return;
     for (long c = 0; c < w; c++)
         for (long j = 0; j < s; j++) across[c * s + j] = j < n ? rows[j * w + c] : 0.0f;
-}
-
-/* out[m S] = scale * rows[m W] across[W S]. Always inlined, so that m is a constant: what is read of `across` serves m
-   rows, and 2 m sums run side by side. Every sum has one order, whatever m is */
-static inline __attribute__((always_inline)) void products(int m, const float *rows, const float *across, long w, long s,
-                                                           float scale, float *out) {
-    long c = 0;
-    for (; c + 2 * V <= s; c += 2 * V) {
-        vec a[ROWS] = {{0}}, b[ROWS] = {{0}};
-        for (long k = 0; k < w; k++) {
-            vec left = load(across + k * s + c), right = load(across + k * s + c + V);
-            for (int r = 0; r < m; r++) a[r] += rows[r * w + k] * left, b[r] += rows[r * w + k] * right;
-        }
-        for (int r = 0; r < m; r++) store(out + r * s + c, a[r] * scale), store(out + r * s + c + V, b[r] * scale);
-    }
-    if (c < s) {
-        vec a[ROWS] = {{0}};
-        for (long k = 0; k < w; k++) {
-            vec left = load(across + k * s + c);
-            for (int r = 0; r < m; r++) a[r] += rows[r * w + k] * left;
-        }
-        for (int r = 0; r < m; r++) store(out + r * s + c, a[r] * scale);
-    }
 }
 
 /* out16[r D apart, W] = sum_j a[r * apart + j * step] rows[j], for m of r; sums[W] += the same, where it is wanted */
@@ -75,7 +42,7 @@ static inline __attribute__((always_inline)) void combined(int m, const float *a
             }
         }
     }
-    if (c < w) {
+    for (; c < w; c += V) {
         vec x[ROWS] = {{0}};
         for (long j = 0; j < n; j++) {
             vec left = load(rows + j * w + c);
@@ -88,32 +55,12 @@ static inline __attribute__((always_inline)) void combined(int m, const float *a
     }
 }
 
-/* softmax of the values `from` to `to` of S in place; the others become 0 */
-static void softmax_lanes(float *x, long from, long to, long s) {
-    for (long j = 0; j < from; j++) x[j] = -3.0e38f;
-    for (long j = to; j < s; j++) x[j] = -3.0e38f;
-    vec most = load(x), total = {0};
-    for (long c = V; c < s; c += V) {
-        vec value = load(x + c);
-        word more = (word)(value > most);
-        most = (vec)(((word)value & more) | ((word)most & ~more));
-    }
-    float top = most[0];
-    for (int j = 1; j < V; j++) top = most[j] > top ? most[j] : top;
-    for (long c = 0; c < s; c += V) store(x + c, exponentials(load(x + c) - top));
-    for (long j = 0; j < from; j++) x[j] = 0;
-    for (long j = to; j < s; j++) x[j] = 0;
-    for (long c = 0; c < s; c += V) total += load(x + c);
-    float share = 1.0f / sum(total);
-    for (long c = 0; c < s; c += V) store(x + c, load(x + c) * share);
-}
-
 /* fused query, key, value16 [P 3D] without their bias [3D] -> attended16 [P D]; probabilities [H N S] of one item after
    another, before dropout, whose bits `kept` stand in the same order. Where `first` is not NULL, items have two parts,
    first[b] rows and the rest: the first reads the second where bit 0 of `reads` is set, the second the first where bit 1
    is. Returns 1 where there is no memory. */
 int heads16(const uint16_t *fused, const float *bias, const int64_t *lengths, long items, long h, long w, float slope,
-            const uint16_t *kept, float scale, const int64_t *first, long reads, float *probabilities, uint16_t *out) {
+            const bits *kept, float scale, const int64_t *first, long reads, float *probabilities, uint16_t *out) {
     long d = h * w, n = longest_of(lengths, items), s = rounded(n);
     float *query = malloc((n * w * 3 + w * s + ROWS * s) * sizeof(float));
     if (!query) return 1;
@@ -130,8 +77,8 @@ int heads16(const uint16_t *fused, const float *bias, const int64_t *lengths, lo
             for (long i = 0, m; i < n; i += m, probabilities += m * s) {
                 uint16_t *to = out + i * d + g * w;
                 m = n - i < ROWS ? 1 : ROWS;
-                if (m == ROWS) products(ROWS, query + i * w, across, w, s, slope, probabilities);
-                else products(1, query + i * w, across, w, s, slope, probabilities);
+                if (m == ROWS) products(ROWS, query + i * w, w, across, w, s, slope, probabilities);
+                else products(1, query + i * w, w, across, w, s, slope, probabilities);
                 for (long r = 0; r < m; r++)
                     softmax_lanes(probabilities + r * s, i + r < border ? 0 : begin, i + r < border ? end : n, s);
                 for (long c = 0; c < m * s; c += V) store(dropped + c, load(probabilities + c) * factor(*kept++, scale));
@@ -147,7 +94,7 @@ int heads16(const uint16_t *fused, const float *bias, const int64_t *lengths, lo
 
 /* slope16 [P D] of the attended rows -> to_fused16 [P 3D], to_bias [3D], the latter zero at first */
 int heads16_slope(const uint16_t *slopes, const uint16_t *fused, const float *bias, const int64_t *lengths, long items, long h,
-                  long w, float slope, const uint16_t *kept, float scale, const float *probabilities, uint16_t *to_fused,
+                  long w, float slope, const bits *kept, float scale, const float *probabilities, uint16_t *to_fused,
                   float *to_bias) {
     long d = h * w, n = longest_of(lengths, items), s = rounded(n);
     float *query = malloc((n * w * 4 + w * s + 2 * n * s) * sizeof(float));
@@ -165,8 +112,8 @@ int heads16_slope(const uint16_t *slopes, const uint16_t *fused, const float *bi
             unpack(slopes + g * w, NULL, n, d, w, above, NULL);
             for (long i = 0, m; i < n; i += m) {
                 m = n - i < ROWS ? 1 : ROWS;
-                if (m == ROWS) products(ROWS, above + i * w, across, w, s, 1.0f, inner + i * s);
-                else products(1, above + i * w, across, w, s, 1.0f, inner + i * s);
+                if (m == ROWS) products(ROWS, above + i * w, w, across, w, s, 1.0f, inner + i * s);
+                else products(1, above + i * w, w, across, w, s, 1.0f, inner + i * s);
             }
             for (long i = 0; i < n; i++, probabilities += s) {
                 float *to_score = inner + i * s, *through = dropped + i * s;
@@ -204,7 +151,7 @@ int heads16_slope(const uint16_t *slopes, const uint16_t *fused, const float *bi
 
 /* norm(x + drop(z + bias)): product z16 [P D], x [P D] -> the sum [P D], its norm in fp32 and bf16 [P D], and statistics
    [P 2], mean and 1 / deviation */
-void add_norm(const uint16_t *z, const float *bias, const uint16_t *kept, float scale, const float *x, const float *gain,
+void add_norm(const uint16_t *z, const float *bias, const bits *kept, float scale, const float *x, const float *gain,
               const float *shift, float epsilon, long p, long d, float *sums, float *out, uint16_t *out16, float *statistics) {
     for (long row = 0; row < p; row++, z += d, x += d, sums += d, out += d, out16 += d) {
         vec total = {0}, squares = {0};
@@ -231,7 +178,7 @@ void add_norm(const uint16_t *z, const float *bias, const uint16_t *kept, float 
 /* slope [P D] of the norm, plus more16 [P D] where it is not NULL -> to_x [P D], to_z16 [P D]; to_bias, to_gain and
    to_shift [D] are zero at first */
 void add_norm_slope(const float *slope, const uint16_t *more, const float *sums, const float *gain, const float *statistics,
-                    const uint16_t *kept, float scale, long p, long d, float *to_x, uint16_t *to_z, float *to_bias,
+                    const bits *kept, float scale, long p, long d, float *to_x, uint16_t *to_z, float *to_bias,
                     float *to_gain, float *to_shift) {
     for (long row = 0; row < p; row++, slope += d, sums += d, to_x += d, to_z += d) {
         float mean = statistics[2 * row], inverse = statistics[2 * row + 1];

@@ -1,4 +1,5 @@
-/* Sixteen lanes of fp32, whatever the processor makes of them, and how bf16 gets in and out. Included by the C files. */
+/* A register full of lanes of fp32, and how bf16 gets in and out. Included by the C files, whose arrays have widths that are
+   multiples of 16, the most lanes there are. */
 
 #ifndef LANES_H
 #define LANES_H
@@ -8,11 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef V /* lanes: of vectors that are wider than a register compilers make loads and stores at every step */
+#ifdef __AVX512F__
 #define V 16
-typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint32_t word __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t whole __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint16_t half __attribute__((vector_size(32), aligned(2), may_alias));
+#else
+#define V 8
+#endif
+#endif
+#if V == 16
+#define EACH {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+typedef uint16_t bits; /* one a lane, the lowest first */
+#else
+#define EACH {0, 1, 2, 3, 4, 5, 6, 7}
+typedef uint8_t bits;
+#endif
+typedef float vec __attribute__((vector_size(4 * V), aligned(4), may_alias));
+typedef uint32_t word __attribute__((vector_size(4 * V), aligned(4), may_alias));
+typedef int32_t whole __attribute__((vector_size(4 * V), aligned(4), may_alias));
+typedef uint16_t half __attribute__((vector_size(2 * V), aligned(2), may_alias));
 
 static inline vec load(const float *p) { return *(const vec *)p; }
 static inline void store(float *p, vec x) { *(vec *)p = x; }
@@ -25,10 +39,10 @@ static inline void store16(uint16_t *p, vec x) { /* to nearest, ties to even */
     bits += 0x7fff + ((bits >> 16) & 1);
     *(half *)p = __builtin_convertvector(bits >> 16, half);
 }
-static inline vec factor(uint16_t kept, float scale) { /* lane j: scale where bit j is set, else 0 */
-    const word lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    word bits = (((word){0} + kept) >> lane) & 1;
-    return __builtin_convertvector((whole)bits, vec) * scale;
+static inline vec factor(bits kept, float scale) { /* lane j: scale where bit j is set, else 0 */
+    const word lane = EACH;
+    word set = (((word){0} + kept) >> lane) & 1;
+    return __builtin_convertvector((whole)set, vec) * scale;
 }
 static inline float sum(vec x) {
     float s = 0;

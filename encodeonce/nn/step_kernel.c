@@ -5,7 +5,7 @@
    Axes: L views  P rows  B items  R chosen rows  D width, a multiple of 16  H heads  W head width  N keys of an item
    M chosen rows of an item. Arrays are contiguous, in the order of the axes named beside them. */
 
-#include "lanes.h"
+#include "attention.h"
 
 static inline float dot(const float *a, const float *b, long d) {
     vec s = {0}, t = {0};
@@ -47,6 +47,50 @@ static void weighted(const float *a, const float *rows, long n, long stride, lon
         vec s = {0};
         for (long i = 0; i < n; i++) s += a[i] * load(rows + i * stride + c);
         store(out + c, s);
+    }
+}
+/* out[r D] = sum_i a[r * apart + i * step] rows[i] for m of r. Always inlined, so that m is a constant: what is read of
+   `rows` serves m sums, which run side by side in registers. Every sum has one order, whatever m is */
+static inline __attribute__((always_inline)) void weighted_rows(int m, const float *a, long apart, long step, const float *rows,
+                                                                long n, long d, float *out) {
+    long c = 0;
+    for (; c + 2 * V <= d; c += 2 * V) {
+        vec s[ROWS] = {{0}}, t[ROWS] = {{0}};
+        for (long i = 0; i < n; i++) {
+            vec left = load(rows + i * d + c), right = load(rows + i * d + c + V);
+            for (int r = 0; r < m; r++) {
+                float share = a[r * apart + i * step];
+                s[r] += share * left, t[r] += share * right;
+            }
+        }
+        for (int r = 0; r < m; r++) store(out + r * d + c, s[r]), store(out + r * d + c + V, t[r]);
+    }
+    for (; c < d; c += V) {
+        vec s[ROWS] = {{0}};
+        for (long i = 0; i < n; i++) {
+            vec row = load(rows + i * d + c);
+            for (int r = 0; r < m; r++) s[r] += a[r * apart + i * step] * row;
+        }
+        for (int r = 0; r < m; r++) store(out + r * d + c, s[r]);
+    }
+}
+/* out[r * apart + j] = rows[r] . others[j] for m of r, two of j at a time */
+static inline __attribute__((always_inline)) void dots(int m, const float *rows, const float *others, long n, long d,
+                                                       float *out, long apart) {
+    for (long j = 0; j < n; j += 2) {
+        const float *left = others + j * d, *right = j + 1 < n ? left + d : left;
+        vec s[2] = {{0}}, t[2] = {{0}};
+        for (long c = 0; c < d; c += V) {
+            vec x = load(left + c), y = load(right + c);
+            for (int r = 0; r < m; r++) {
+                vec row = load(rows + r * d + c);
+                s[r] += row * x, t[r] += row * y;
+            }
+        }
+        for (int r = 0; r < m; r++) {
+            out[r * apart + j] = sum(s[r]);
+            if (j + 1 < n) out[r * apart + j + 1] = sum(t[r]);
+        }
     }
 }
 static void softmax(float *x, long n) {
@@ -121,65 +165,95 @@ void mix_views_slope(const float *slope, const float *query, const float *key, c
     }
 }
 
+/* rows [N, H W] -> [H W, S], zeros beyond N */
+static void turned(const float *rows, long n, long hw, float *across) {
+    long s = rounded(n);
+    for (long c = 0; c < hw; c++)
+        for (long j = 0; j < s; j++) across[c * s + j] = j < n ? rows[j * hw + c] : 0.0f;
+}
+
 /* query [R H W], key [P H W], values [P D] -> an item's probabilities [H M N] after another, and the mean map times the
    item's values [R D]. Returns 1 where there is no memory. */
 int attend(const float *query, const float *key, const float *values, const int64_t *lengths, const int64_t *chosen, long items,
            long d, long h, long w, float scale, float *probabilities, float *out) {
-    long longest = 1;
-    for (long b = 0; b < items; b++) longest = lengths[b] > longest ? lengths[b] : longest;
-    float *map = malloc(longest * sizeof(float));
-    if (!map) return 1;
+    long n = longest_of(lengths, items), s = rounded(n), hw = h * w;
+    float *across = malloc((hw + 2 * ROWS) * s * sizeof(float));
+    if (!across) return 1;
     for (long b = 0; b < items; b++) {
-        long m = chosen[b], n = lengths[b];
-        for (long r = 0; r < m; r++) {
-            memset(map, 0, n * sizeof(float));
+        long m = chosen[b];
+        n = lengths[b], s = rounded(n);
+        float *maps = across + hw * s, *scores = maps + ROWS * s;
+        turned(key, n, hw, across);
+        for (long first = 0, here; first < m; first += here) {
+            here = m - first < ROWS ? 1 : ROWS;
+            memset(maps, 0, here * s * sizeof(float));
             for (long g = 0; g < h; g++) {
-                float *own = probabilities + (g * m + r) * n;
-                for (long j = 0; j < n; j++)
-                    own[j] = scale * small_dot(query + (r * h + g) * w, key + (j * h + g) * w, w);
-                softmax(own, n);
-                small_add(map, 1.0f / h, own, n);
+                const float *own = query + first * hw + g * w;
+                if (here == ROWS) products(ROWS, own, hw, across + g * w * s, w, s, scale, scores);
+                else products(1, own, hw, across + g * w * s, w, s, scale, scores);
+                for (long r = 0; r < here; r++) {
+                    softmax_lanes(scores + r * s, 0, n, s);
+                    memcpy(probabilities + (g * m + first + r) * n, scores + r * s, n * sizeof(float));
+                }
+                for (long c = 0; c < here * s; c += V) store(maps + c, load(maps + c) + load(scores + c) * (1.0f / h));
             }
-            weighted(map, values, n, d, d, out + r * d);
+            if (here == ROWS) weighted_rows(ROWS, maps, s, 1, values, n, d, out + first * d);
+            else weighted_rows(1, maps, s, 1, values, n, d, out + first * d);
         }
-        query += m * h * w, key += n * h * w, values += n * d, out += m * d, probabilities += h * m * n;
+        query += m * hw, key += n * hw, values += n * d, out += m * d, probabilities += h * m * n;
     }
-    free(map);
+    free(across);
     return 0;
 }
 
-/* slope [R D] -> to_query [R H W] and to_key [P H W], both zero at first, and to_values [P D] */
+/* slope [R D] -> to_query [R H W], to_key [P H W] and to_values [P D] */
 int attend_slope(const float *slope, const float *query, const float *key, const float *values, const int64_t *lengths,
-                 const long *chosen, long items, long d, long h, long w, float scale, const float *probabilities,
+                 const int64_t *chosen, long items, long d, long h, long w, float scale, const float *probabilities,
                  float *to_query, float *to_key, float *to_values) {
-    long most = 1, longest = 1;
+    long n = longest_of(lengths, items), s = rounded(n), hw = h * w, most = longest_of(chosen, items);
+    float *across = malloc((2 * hw + 2 * most + 2) * s * sizeof(float));
+    if (!across) return 1;
     for (long b = 0; b < items; b++) {
-        long size = lengths[b] * chosen[b];
-        most = size > most ? size : most;
-        longest = lengths[b] > longest ? lengths[b] : longest;
-    }
-    float *maps = malloc((most + 2 * longest) * sizeof(float));
-    if (!maps) return 1;
-    float *to_map = maps + most, *to_score = to_map + longest;
-    for (long b = 0; b < items; b++) {
-        long m = chosen[b], n = lengths[b];
-        for (long r = 0; r < m; r++) {
-            for (long j = 0; j < n; j++) to_map[j] = dot(slope + r * d, values + j * d, d), maps[j * m + r] = 0;
+        long m = chosen[b];
+        n = lengths[b], s = rounded(n);
+        float *to_across = across + hw * s, *maps = to_across + hw * s, *to_maps = maps + m * s;
+        float *own = to_maps + m * s, *to_score = own + s;
+        turned(key, n, hw, across);
+        memset(to_across, 0, (hw + 2 * m) * s * sizeof(float)); /* and both maps, which end in zeros */
+        memset(own, 0, s * sizeof(float));
+        for (long r = 0; r < m; r += 2) {
+            if (r + 1 < m) dots(2, slope + r * d, values, n, d, to_maps + r * s, s);
+            else dots(1, slope + r * d, values, n, d, to_maps + r * s, s);
+        }
+        for (long r = 0; r < m; r++)
             for (long g = 0; g < h; g++) {
-                const float *own = probabilities + (g * m + r) * n;
-                softmax_slope(own, to_map, n, scale / h, to_score);
-                for (long j = 0; j < n; j++) {
-                    small_add(to_query + (r * h + g) * w, to_score[j], key + (j * h + g) * w, w);
-                    small_add(to_key + (j * h + g) * w, to_score[j], query + (r * h + g) * w, w);
-                    maps[j * m + r] += own[j] / h;
+                float *map = maps + r * s, *to_map = to_maps + r * s;
+                const float *q = query + r * hw + g * w;
+                memcpy(own, probabilities + (g * m + r) * n, n * sizeof(float));
+                float inner = dot(own, to_map, s);
+                for (long c = 0; c < s; c += V) {
+                    vec p = load(own + c);
+                    store(to_score + c, p * (load(to_map + c) - inner) * (scale / h));
+                    store(map + c, load(map + c) + p * (1.0f / h));
+                }
+                for (long k = 0; k < w; k++) {
+                    const float *line = across + (g * w + k) * s;
+                    float *to_line = to_across + (g * w + k) * s;
+                    to_query[r * hw + g * w + k] = dot(to_score, line, s);
+                    for (long c = 0; c < s; c += V) store(to_line + c, load(to_line + c) + load(to_score + c) * q[k]);
                 }
             }
+        for (long j = 0; j < n; j++)
+            for (long c = 0; c < hw; c++) to_key[j * hw + c] = to_across[c * s + j];
+        for (long j = 0, here; j < n; j += here) {
+            here = n - j < ROWS ? 1 : ROWS;
+            if (here == ROWS) weighted_rows(ROWS, maps + j, 1, s, slope, m, d, to_values + j * d);
+            else weighted_rows(1, maps + j, 1, s, slope, m, d, to_values + j * d);
         }
-        for (long j = 0; j < n; j++) weighted(maps + j * m, slope, m, d, d, to_values + j * d);
-        query += m * h * w, to_query += m * h * w, slope += m * d;
-        key += n * h * w, to_key += n * h * w, values += n * d, to_values += n * d, probabilities += h * m * n;
+        query += m * hw, to_query += m * hw, slope += m * d;
+        key += n * hw, to_key += n * hw, values += n * d, to_values += n * d, probabilities += h * m * n;
     }
-    free(maps);
+    free(across);
     return 0;
 }
 
@@ -224,7 +298,7 @@ void norm16_slope(const uint16_t *slope, const float *x, const float *gain, cons
 }
 
 /* drop(x + relu(drop(z + bias))): product z16 [P D], x [P D], words of bits [P D/16] of both drops -> out [P D] */
-void feed(const uint16_t *z, const float *bias, const float *x, const uint16_t *inner, const uint16_t *outer, float scale,
+void feed(const uint16_t *z, const float *bias, const float *x, const bits *inner, const bits *outer, float scale,
           long p, long d, float *out) {
     for (long row = 0; row < p; row++, z += d, x += d, out += d)
         for (long c = 0; c < d; c += V) {
@@ -235,7 +309,7 @@ void feed(const uint16_t *z, const float *bias, const float *x, const uint16_t *
 }
 
 /* slope [P D] of feed's output -> to_x [P D], to_z16 [P D], to_bias [D], the last zero at first */
-void feed_slope(const float *slope, const uint16_t *z, const float *bias, const uint16_t *inner, const uint16_t *outer,
+void feed_slope(const float *slope, const uint16_t *z, const float *bias, const bits *inner, const bits *outer,
                 float scale, long p, long d, float *to_x, uint16_t *to_z, float *to_bias) {
     for (long row = 0; row < p; row++, slope += d, z += d, to_x += d, to_z += d)
         for (long c = 0; c < d; c += V) {
@@ -249,15 +323,15 @@ void feed_slope(const float *slope, const uint16_t *z, const float *bias, const 
 }
 
 /* x [n] and words of bits [n/16] -> bf16 [n]; and the other way for slopes */
-void drop16(const float *x, const uint16_t *kept, float scale, long n, uint16_t *out) {
+void drop16(const float *x, const bits *kept, float scale, long n, uint16_t *out) {
     for (long c = 0; c < n; c += V) store16(out + c, load(x + c) * factor(*kept++, scale));
 }
-void drop16_slope(const uint16_t *slope, const uint16_t *kept, float scale, long n, float *to_x) {
+void drop16_slope(const uint16_t *slope, const bits *kept, float scale, long n, float *to_x) {
     for (long c = 0; c < n; c += V) store(to_x + c, load16(slope + c) * factor(*kept++, scale));
 }
 
 /* drop(tanh(z + bias)): z16 [R D] -> tanh in bf16 in place of z, dropped in bf16 */
-void tanh16(uint16_t *z, const float *bias, const uint16_t *kept, float scale, long r, long d, uint16_t *out) {
+void tanh16(uint16_t *z, const float *bias, const bits *kept, float scale, long r, long d, uint16_t *out) {
     for (long row = 0; row < r; row++, z += d, out += d)
         for (long c = 0; c < d; c += V) {
             vec x = 2.0f * (load16(z + c) + load(bias + c)), y;
@@ -269,7 +343,7 @@ void tanh16(uint16_t *z, const float *bias, const uint16_t *kept, float scale, l
 }
 
 /* slope16 [R D] of the dropped tanh, tanh in bf16 -> to_z16 [R D], to_bias [D], the latter zero at first */
-void tanh16_slope(const uint16_t *slope, const uint16_t *y, const uint16_t *kept, float scale, long r, long d,
+void tanh16_slope(const uint16_t *slope, const uint16_t *y, const bits *kept, float scale, long r, long d,
                   uint16_t *to_z, float *to_bias) {
     for (long row = 0; row < r; row++, slope += d, y += d, to_z += d)
         for (long c = 0; c < d; c += V) {

@@ -14,6 +14,7 @@ from encodeonce.nn import step_kernel
 from encodeonce.nn.packed import Packed
 
 WIDTH, LENGTHS = 48, (6, 1, 9, 3)
+BUILD = step_kernel._library.__wrapped__
 ROWS = {
     "all": None,
     "ends": torch.tensor([1, 4, 5, 6, 8, 15, 18]),
@@ -22,10 +23,14 @@ ROWS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _compiler() -> None:
-    if step_kernel._library() is None:
+@pytest.fixture(autouse=True, params=[8, 16])
+def _lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both widths of vectors, whichever this processor would have."""
+    monkeypatch.setattr(step_kernel, "FLAGS", (*step_kernel.FLAGS, f"-DV={request.param}"))
+    found = BUILD()
+    if found is None:
         pytest.skip("needs a C compiler (cc, gcc or clang)")
+    monkeypatch.setattr(step_kernel, "_library", lambda: found)
 
 
 def both(monkeypatch: pytest.MonkeyPatch, run: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], ...]:
@@ -130,5 +135,5 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, caplog: 
     monkeypatch.setenv("CC", "no-such-compiler-anywhere")
     monkeypatch.setenv("XDG_CACHE_HOME", "/nonexistent/cache")
     with caplog.at_level(logging.INFO, logger="encodeonce"):
-        assert step_kernel._library.__wrapped__() is None
+        assert BUILD() is None
     assert "without the compiled kernel" in caplog.text
