@@ -28,14 +28,14 @@ from encodeonce.nn.linear import fastest_compute
 from encodeonce.report.results import now, provenance
 
 OURS = {
-    "live_mix": Tuning("live_mix", compute=fastest_compute()),
+    "live_mix": Tuning("live_mix", compute=fastest_compute(live=True)),
     "live_mix_fp32": Tuning("live_mix"),
-    "live_mix_1": Tuning("live_mix", live=1, compute=fastest_compute()),
-    "live_mix_1_linear": Tuning("live_mix", live=1, over="linear", compute=fastest_compute()),
-    "top1": Tuning("top1", compute=fastest_compute()),
-    "top2": Tuning("top2", compute=fastest_compute()),
-    "lora": Tuning("lora", compute=fastest_compute()),
-    "finetune_packed": Tuning("finetune", compute=fastest_compute()),
+    "live_mix_1": Tuning("live_mix", live=1, compute=fastest_compute(live=True)),
+    "live_mix_1_linear": Tuning("live_mix", live=1, over="linear", compute=fastest_compute(live=True)),
+    "top1": Tuning("top1", compute=fastest_compute(live=True)),
+    "top2": Tuning("top2", compute=fastest_compute(live=True)),
+    "lora": Tuning("lora", compute=fastest_compute(live=True)),
+    "finetune_packed": Tuning("finetune", compute=fastest_compute(live=True)),
 }
 RATIOS = {
     "optimised fine-tuning / live_mix": ("finetune_fast", "live_mix"),
@@ -111,7 +111,7 @@ def main() -> None:
             name: statistics.median(a / b for a, b in zip(seconds[over], seconds[under], strict=True))
             for name, (over, under) in RATIOS.items()
         },
-        "compute": fastest_compute(),
+        "compute": fastest_compute(live=True),
         "pieces_per_batch": step.BATCH * float(data.examples.lengths.mean()),
         "rounds": options.rounds,
         **provenance(started),

@@ -81,7 +81,7 @@ class Library:
         if name == "adapted":
             method = Aggregate.build(Variant(name, compute=fastest_compute()), spec, self.tasks, seed, read_ahead=0)
         else:
-            tuning = Tuning(name, compute=fastest_compute(), shared=len(self.tasks) > 1)
+            tuning = Tuning(name, compute=fastest_compute(live=True), shared=len(self.tasks) > 1)
             method = Finetune.build(tuning, self.model, spec, self.tasks, seed, read_ahead=0)
         examples = method.read(self.store, self.train, self.tasks)
         held_out = method.read(self.store, self.dev, self.tasks, "dev")
@@ -211,7 +211,7 @@ def main() -> None:
         "cpu_s_to_last_of": times,
         "ratio": theirs / ours if ours and theirs else None,
         "seed": options.seed,
-        "compute": fastest_compute(),
+        "compute": {"adapters": fastest_compute(), "live": fastest_compute(live=True)},
         "batch": step.BATCH,
         **provenance(started),
     }

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import ConfigError
+from .step_kernel import usable
 
 __all__ = ["COMPUTE", "Linear", "fastest_compute", "has_bf16_units", "product16", "rounded_rows"]
 
@@ -28,9 +29,10 @@ def has_bf16_units() -> bool:
     return any(unit is not None and unit() for unit in units)
 
 
-def fastest_compute() -> str:
-    """What to choose here: bf16 where the processor has instructions for it."""
-    return "bf16" if has_bf16_units() else "fp32"
+def fastest_compute(live: bool = False) -> str:
+    """What to choose here: bf16 where the processor has instructions for it, and for blocks that are trained (`live`)
+    also where their kernels are compiled: the products take as long as in fp32 then, what lies between them less."""
+    return "bf16" if has_bf16_units() or (live and usable()) else "fp32"
 
 
 def product16(x: Tensor, y: Tensor) -> Tensor:

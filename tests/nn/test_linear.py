@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from encodeonce.nn import linear
-from encodeonce.nn.linear import COMPUTE, Linear, fastest_compute, product16
+from encodeonce.nn.linear import Linear, fastest_compute, product16
 
 
 def test_fp32_is_torchs_linear() -> None:
@@ -32,8 +32,13 @@ def test_no_rows() -> None:
     assert Linear(4, 3, "bf16")(torch.zeros(0, 4)).shape == (0, 3)
 
 
-def test_fastest_compute_is_one_there_is() -> None:
-    assert fastest_compute() in COMPUTE
+@pytest.mark.parametrize("units", [True, False])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_fastest_arithmetic_by_what_there_is(units: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "has_bf16_units", lambda: units)
+    monkeypatch.setattr(linear, "usable", lambda: compiled)
+    assert fastest_compute() == ("bf16" if units else "fp32")
+    assert fastest_compute(live=True) == ("bf16" if units or compiled else "fp32")
 
 
 @pytest.mark.parametrize("units", [True, False])
