@@ -7,6 +7,7 @@ from typing import Any
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import RunError
+from ..serve.folder import refuse_written
 from ..train.atomic import write_bytes
 from ..train.checkpoint import differences
 from ..train.settings import HARMLESS
@@ -24,12 +25,7 @@ ADDED = {"n_topics": 0, "min_children": 5, "topics": ""}
 
 def refuse_other(folder: Path) -> None:
     """RunError where the folder is no run's and holds what a run would write over: an encoder, a report."""
-    there = [name for name in WRITTEN if (folder / name).exists()]
-    if there and not (folder / "origin.json").is_file():
-        raise RunError(
-            f"{folder} is no folder of `pretrain` and holds {', '.join(there)}, which would be overwritten. Choose "
-            "another folder."
-        )
+    refuse_written(folder, () if (folder / "origin.json").is_file() else WRITTEN, "folder of `pretrain`")
 
 
 def begun(folder: Path) -> bool:

@@ -22,6 +22,7 @@ from ..errors import RunError
 from ..methods.fewshot import Probe, TrainedProbe
 from ..methods.finetune import Finetune, Tuning
 from ..serve import bundle
+from ..serve.folder import refuse_written
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 from ._asked import Asked
@@ -78,14 +79,7 @@ def is_estimator(folder: Path) -> bool:
 
 def refuse_other(folder: Path) -> None:
     """RunError where the folder holds something else, such as a checkpoint, whose files would be lost, or is none."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file; an estimator is saved into a folder. Choose another name.")
-    there = [name for name in ("config.json", "model.safetensors") if (folder / name).exists()]
-    if there and not is_estimator(folder):
-        raise RunError(
-            f"{folder} holds something else than a few-shot estimator, whose {' and '.join(there)} would be lost. "
-            "Choose another folder."
-        )
+    refuse_written(folder, () if is_estimator(folder) else ("config.json", "model.safetensors"), "few-shot estimator")
 
 
 def saved(folder: Path) -> tuple[dict[str, Any], Spec]:

@@ -6,7 +6,7 @@ FOLDER/encoder/ may hold the encoder too; it is found there before it is looked 
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,17 @@ from ..errors import ConfigError, EncoderError, RunError
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
 
-__all__ = ["config_of", "encoder_for", "encoder_of", "fill_modules", "place_of", "put", "refuse_other", "take"]
+__all__ = [
+    "config_of",
+    "encoder_for",
+    "encoder_of",
+    "fill_modules",
+    "place_of",
+    "put",
+    "refuse_other",
+    "refuse_written",
+    "take",
+]
 
 SCHEMA = 1
 FILES = ("config.json", "model.safetensors")
@@ -72,10 +82,17 @@ def refuse_other(folder: Path) -> None:
     _refuse_other_config(folder)
     if any((folder / name).exists() for name in ("config.json", *BEGUN)):
         return
-    there = [name for name in WRITTEN if (folder / name).exists()]
+    refuse_written(folder, WRITTEN, "saved run")
+
+
+def refuse_written(folder: Path, names: Iterable[str], what: str) -> None:
+    """RunError where a folder that is not of this kind holds files of these names, which saving would overwrite."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; a {what} is a folder. Choose another name.")
+    there = [name for name in names if (folder / name).exists()]
     if there:
         raise RunError(
-            f"{folder} is no saved run and holds {', '.join(there)}, which would be overwritten. Choose another folder."
+            f"{folder} is no {what} and holds {', '.join(there)}, which would be overwritten. Choose another folder."
         )
 
 

@@ -151,7 +151,7 @@ def test_every_file_is_read_before_anything_is_trained(run: Run, tiny: Path, fil
         (("--unlabelled", "empty.tsv"), "empty.tsv:3: the text is empty. Give it one, or leave the line out"),
         (("--unlabelled", "mixed.jsonl"), "mixed.jsonl:2: a single text, and the first line has a pair. Give all"),
         (("--unlabelled", pairs), "unlabelled text 1 is a pair of texts, and what is labelled are single texts"),
-        (("--save", tiny), "holds something else than a few-shot estimator"),
+        (("--save", tiny), "is no few-shot estimator and holds config.json"),
     ):
         problem = run(*named, *more, code=1)
         assert message in problem.output
