@@ -24,12 +24,14 @@ METHODS = {
     "live_mix": "two middle blocks are trained on a mix of the stored layers",
 }
 
+ROUNDED = '# compute = "bf16"   # rounds the operands of products: faster wherever there is a C compiler'
 TABLES = {
     **dict.fromkeys(("agg", "agg_tailor", "adapted"), "[adapter]\nkey_width = 16\nn_heads = 2"),
     **dict.fromkeys(("frozen", "linear", "fusion"), "[adapter]\n# {method} has no size to choose"),
-    **dict.fromkeys(("finetune", "top1", "top2"), '[finetune]\n# compute = "bf16"   # rounded products'),
-    "lora": "[finetune]\nlora = 8   # rank\nlora_alpha = 16",
-    "live_mix": '[finetune]\nover = "agg"   # what mixes the layers: linear, agg or adapted\nlive = 2   # blocks',
+    **dict.fromkeys(("finetune", "top1", "top2"), f"[finetune]\n{ROUNDED}"),
+    "lora": f"[finetune]\nlora = 8   # rank\nlora_alpha = 16\n{ROUNDED}",
+    "live_mix": '[finetune]\nover = "agg"   # what mixes the layers: linear, agg or adapted\nlive = 2   # blocks\n'
+    + ROUNDED,
 }
 """The table of a method's own options."""
 
