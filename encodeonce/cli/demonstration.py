@@ -3,6 +3,7 @@
 The task: lower-cased words without punctuation, and for each word its case and the mark that followed it.
 """
 
+import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ import torch
 
 from ..corpus import manual
 from ..encoders.pretrained import Pretrained
-from ..errors import MissingExtra
+from ..errors import MissingExtra, RunError
 from ..methods.aggregate import Variant
 from ..methods.finetune import Tuning
 from ..report.results import command_line
@@ -21,7 +22,7 @@ from ..report.table import aligned
 from ..serve.bundle import Run, save
 from ..serve.folder import refuse_other
 from ..store import Store
-from ..tasks import Task, named
+from ..tasks import Task, from_json, named
 from ..train.evaluate import Evaluation
 from ..train.fit import Fit
 from ..train.settings import Settings
@@ -69,9 +70,9 @@ class Line:
 
 
 def demonstrate(plan: Plan) -> str:
-    """All of it, on the plan's threads; returns what is printed at the end. RunError where there is no run in the
-    folder's `run` but files that one would overwrite."""
-    refuse_other(plan.folder / "run")
+    """All of it, on the plan's threads; returns what is printed at the end. RunError where the folder's `run` holds
+    a run that is no demo's, or files that one would overwrite."""
+    _refuse_other(plan.folder / "run")
     before, epochs = torch.get_num_threads(), logging.getLogger("encodeonce.epochs")
     level = epochs.level
     torch.set_num_threads(plan.threads)
@@ -81,6 +82,20 @@ def demonstrate(plan: Plan) -> str:
     finally:
         torch.set_num_threads(before)
         epochs.setLevel(level)
+
+
+def _refuse_other(run: Path) -> None:
+    refuse_other(run)
+    config = run / "config.json"
+    if not config.exists():
+        return
+    tasks = json.loads(config.read_text(encoding="utf-8")).get("tasks", ())
+    names = [from_json(task).name for task in tasks]
+    if sorted(names) != sorted(NOTHING):
+        raise RunError(
+            f"{run} holds a run of {', '.join(names) or 'something else'}, no demo's, which would be overwritten. "
+            "Choose another folder (--output)."
+        )
 
 
 def _demonstrate(plan: Plan) -> str:

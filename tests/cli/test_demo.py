@@ -1,6 +1,7 @@
 """`demo` with a tiny encoder and few sentences; the checks of the packaged encoder; F1 of what was taken out."""
 
 import importlib.util
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from encodeonce.encoders import quickstart
 from encodeonce.encoders.checkpoint import locate, named
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.serve.bundle import load
+from encodeonce.tasks.tagging import Tagging
 from encodeonce.types import Document
 
 from .conftest import LEXICON, Run
@@ -36,6 +38,21 @@ def test_a_folder_that_holds_no_run_is_refused_before_anything_is_encoded(
     assert "is not the config of a saved run" in refused.stderr
     assert own.read_text() == "{}"
     assert not (tmp_path / "demo" / "states").exists()
+
+
+def test_a_run_of_something_else_is_not_replaced(run: Run, tiny: Path, tmp_path: Path, manual_of_cats: None) -> None:
+    config = tmp_path / "demo" / "run" / "config.json"
+    config.parent.mkdir(parents=True)
+    own = {
+        "schema": 1,
+        "method": "adapted",
+        "model_sha256": "",
+        "tasks": [Tagging("upos", labels=("A", "B")).to_json()],
+    }
+    config.write_text(json.dumps(own))
+    refused = run("demo", "--encoder", tiny, "--sentences", 60, code=1)
+    assert "holds a run of upos, no demo's, which would be overwritten" in refused.stderr
+    assert json.loads(config.read_text()) == own
 
 
 def test_demo_twice(run: Run, tiny: Path, tmp_path: Path, manual_of_cats: None) -> None:
