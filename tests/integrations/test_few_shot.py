@@ -394,7 +394,7 @@ def test_another_folder_is_not_overwritten(encoder: Pretrained, labelled: Texts,
         model.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     (tmp_path / "config.json").rename(tmp_path / "model.safetensors")
-    with pytest.raises(RunError, match=r"whose model.safetensors would be lost"):
+    with pytest.raises(RunError, match=r"holds model\.safetensors, which would be overwritten"):
         model.save(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     model.save(tmp_path / "kept")
