@@ -109,11 +109,16 @@ def table_of(title: str, rows: Sequence[ResultsRow]) -> list[str]:
     machines = ", ".join(dict.fromkeys(f"{row.machine}, {row.threads} thread(s), torch {row.torch}" for row in rows))
     commits = ", ".join(dict.fromkeys(row.commit or "unknown" for row in rows))
     tasks = [f"{task} ({metric})" for task, metric in metrics.items()]
-    return [
+    parts = [
         f"## {title}",
         f"{variants}; mean ± sd over seeds of pre-training and of fine-tuning. An undefined score counts as 0. "
         f"{machines}; commit {commits}.",
         markdown(["encoder", *tasks], scores),
+    ]
+    if not gains:
+        return [*parts, "No pre-trained encoder has been through all of these tasks yet."]
+    return [
+        *parts,
         "Differences to the untouched encoder, same task and same seed of fine-tuning; `mean` is over all tasks.",
         markdown(["encoder", *metrics, MEAN], gains),
         markdown(["encoder", "seeds of pre-training", "mean difference", "standard error", "runs above"], counted),
