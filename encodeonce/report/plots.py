@@ -201,7 +201,7 @@ def cost(
             axis.invert_yaxis()
         label = f"{score_of}, the lowest on top" if score_of in LOWER else score_of
         axis.set_ylabel(label, fontsize=9, color=INK)
-        _plain_log(axis.xaxis)
+        plain_log(axis.xaxis)
         axis.set_title(task, loc="left", fontsize=10, color=INK)
         axis.set_xlabel("seconds of training, encoding included", fontsize=9, color=INK)
         bare(axis)
@@ -278,7 +278,7 @@ def _cells(axis: Any, weights: np.ndarray, top: float) -> None:
         axis.text(column, row, f"{100 * value:.0f}", ha="center", va="center", fontsize=8, color=colour)
 
 
-def _plain_log(axis: Any) -> None:
+def plain_log(axis: Any) -> None:
     """Plain numbers on a logarithmic axis, as many as its span has room for."""
     from matplotlib.ticker import LogLocator, NullFormatter
 

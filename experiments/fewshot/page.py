@@ -9,6 +9,7 @@ above the probe, as soon as fusion or concatenation has scores of two tasks.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from tables import Difference, Found, against, means, pairs, setting, settings_o
 from verdicts import settings, shown, verdicts
 
 from encodeonce.methods.fewshot import PROBES
-from encodeonce.report.plots import COLOURS, INK, bare, new_figure, saved
+from encodeonce.report.plots import COLOURS, INK, bare, new_figure, plain_log, saved
 from encodeonce.report.results import made_by, read_rows
 from encodeonce.report.table import markdown
 
@@ -196,13 +197,19 @@ def draw(points: Mapping[str, tuple[float, float]], path: Path) -> None:
         )
         if len(line) > 1:
             axis.plot(*zip(*line, strict=True), color=colour, linewidth=1, label=title)
+    close = 0.06 * (max(score for _, score in points.values()) - min(score for _, score in points.values()))
     for name, (cost, score) in points.items():
         axis.plot(cost, score, "o", color=INK, markersize=4)
-        axis.annotate(name, (cost, score), xytext=(5, 3), textcoords="offset points", fontsize=7, color=INK)
+        crowded = any(
+            0 < above - score < close and abs(math.log(beside / cost)) < 0.2 for beside, above in points.values()
+        )
+        place = (5, -8 if crowded else 3)  # under its point where another's name would lie over it
+        axis.annotate(name, (cost, score), xytext=place, textcoords="offset points", fontsize=7, color=INK)
     axis.set_xscale("log")
     axis.set_xlabel("GFLOPs of one text's answer, retrieval included", fontsize=9, color=INK)
     axis.set_ylabel(f"score over {REFERENCE}'s", fontsize=9, color=INK)
     axis.margins(x=0.15, y=0.12)
+    plain_log(axis.xaxis)
     if axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=8, frameon=False)
     bare(axis)
