@@ -208,18 +208,18 @@ def _draw(rows: Sequence["ResultsRow"], report: Path, metrics: Metrics) -> None:
     table, taken = scores(rows, metrics=metrics), seconds(rows, metrics=metrics)
     metric = metrics_of(rows, metrics=metrics)
     what = f"{rows[0].dataset}, {rows[0].encoder}"
-    (report / "improvement.png").unlink(
-        missing_ok=True
-    )  # of fewer methods, perhaps: no picture is better than an old one
+    gains = report / "improvement.png"
     if any("frozen" in by and len(by) > 1 for by in table.values()):
-        improvement(table, report / "improvement.png", title=f"{what}: gain over Frozen", metric=metric)
-    elif several := sorted({name for by in table.values() for name in by if name.startswith("frozen (")}):
-        log.warning(
-            "no improvement.png: a gain is over one Frozen, and there are %d: %s. table.md has all; for the picture, "
-            "compare with one of them in a report of its own.",
-            len(several),
-            ", ".join(several),
-        )
+        improvement(table, gains, title=f"{what}: gain over Frozen", metric=metric)
+    else:
+        gains.unlink(missing_ok=True)  # an earlier call's is of other rows
+        if several := sorted({name for by in table.values() for name in by if name.startswith("frozen (")}):
+            log.warning(
+                "no improvement.png: a gain is over one Frozen, and there are %d: %s. table.md has all; for the "
+                "picture, compare with one of them in a report of its own.",
+                len(several),
+                ", ".join(several),
+            )
     # a task whose scores are all undefined has times, and nothing to draw them against
     if any(len(set(table.get(task, ())) & set(by)) > 1 for task, by in taken.items()):
         cost(table, taken, report / "cost.png", title=f"{what}: score by cost of training", metric=metric)

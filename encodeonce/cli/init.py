@@ -24,7 +24,7 @@ METHODS = {
     "live_mix": "two middle blocks are trained on a mix of the stored layers",
 }
 
-ROUNDED = '# compute = "bf16"   # rounds the operands of products: faster wherever there is a C compiler'
+ROUNDED = '# compute = "bf16"   # rounds the operands of products: faster for BERT and its kin with a C compiler'
 TABLES = {
     **dict.fromkeys(("agg", "agg_tailor", "adapted"), "[adapter]\nkey_width = 16\nn_heads = 2"),
     **dict.fromkeys(("frozen", "linear", "fusion"), "[adapter]\n# {method} has no size to choose"),

@@ -243,8 +243,7 @@ class FewShot:
         and `classes` what they have for each of `classes_`, where that is something else: the numbers of a file whose
         labels were given as strings.
 
-        RunError where the folder holds something else, and for classes that a file cannot hold or that are not one for
-        each of `classes_`.
+        RunError where the folder holds something else, and for classes that no file keeps or of another number.
         """
         self._need_fit()
         kept = self.classes_ if classes is None else np.asarray(classes)

@@ -234,7 +234,7 @@ def sums_are_fp32() -> bool:
     ones = torch.ones(2, 1024, dtype=torch.bfloat16)
     try:
         return all(bool((bfloat16_products(ones, asked) == 1024).all()) for asked in (ones, ones[:1]))
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:  # no product of this type here
         return False
 
 

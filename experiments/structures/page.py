@@ -158,8 +158,8 @@ def main() -> None:
         "end has fewer seeds, which its last lines name. The paper's columns are BERT-large-cased on other versions of "
         "the data: context, not a like-for-like comparison. Its parsing column is above what is published of larger "
         "encoders on this treebank, and may be of another quantity. The rows were made on machines that did other work "
-        "too, and on the one with AVX2 alone, before commit fffaca8, with kernels that took several times as long "
-        "as now: Adapted's times and those of methods that train blocks are too long there.",
+        "too, and on the one with AVX2 alone, before commit fffaca8, with slower kernels "
+        "than now: Adapted's times and those of methods that train blocks are too long there.",
         "`experiments/structures/run` and `experiments/parsing/run` make the rows, `experiments/structures/page.py` "
         "this page from them.",
         *(part for folder, rows in found.items() for part in section(folder, rows)),
