@@ -1,15 +1,27 @@
 """Answers for whole documents as values of a file: labels, sets of labels, numbers, and their probabilities."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
+    from ..corpus._files import Target
     from ..tasks import Task
     from ..types import Document
 
-__all__ = ["OF_WORDS", "answers_documents", "held_by_json", "values_of", "written_as"]
+__all__ = [
+    "OF_WORDS",
+    "answers_documents",
+    "filled_by",
+    "held_by_json",
+    "refuse_other_ending",
+    "refuse_overwriting",
+    "refuse_pipe",
+    "values_of",
+    "write_answers",
+]
 
 FLAT = ("csv", "tsv", "text")
 """Formats whose values are strings; in the others a value may be a number, a list or an object."""
@@ -71,7 +83,79 @@ def held_by_json(task: "Task", answers: Sequence[Any]) -> list[Any]:
     return [None if answer is None else task.as_json(answer) for answer in answers]
 
 
-def written_as(
+def write_answers(
+    target: "Target",
+    file: Path,
+    documents: Sequence["Document"],
+    answers: Sequence[Mapping[str, Any]],
+    tasks: Sequence["Task"],
+    *,
+    format: str | None,
+    columns: Mapping[str, int | str] | None,
+    probabilities: bool = False,
+    **reading: Any,
+) -> None:
+    """Write the file that `documents` were read from, with the columns that the tasks fill; all else in it as it is.
+
+    `format`, `columns` and `reading` are what it was read with; see `values_of` for what is written.
+    """
+    from ..corpus import format_of, write
+
+    kind = format_of(file, format).name
+    named, options = _as_file(values_of(documents, answers, tasks, kind, probabilities), kind, columns)
+    write(target, file, named, format=format, **options, **reading)
+
+
+def refuse_pipe(file: Path) -> None:
+    """ConfigError for what can be read only once, where it is read again to write all else in it as it is."""
+    if not (file.is_file() or file.is_dir()):
+        raise ConfigError(
+            f"{file} can be read only once, as a pipe is, and it is read again to write all else in it as it is. Save "
+            "it to a file, and give that."
+        )
+
+
+def refuse_other_ending(output: Path, file: Path, kind: str, read_as: str) -> None:
+    """ConfigError where `output` ends as files of other formats than `kind` do, and would be read as one of them. The
+    ending of `file` will do where what is written has the format that it was `read_as`."""
+    from ..corpus import formats
+    from ..corpus._files import ending
+
+    own, known = ending(output), formats()
+    claimed = [name for name, one in known.items() if own in one.suffixes]
+    lines = kind in ("columns", "text") and own in (*known["text"].suffixes, *known["tsv"].suffixes)
+    if not claimed or kind in claimed or lines or (kind == read_as and own == ending(file)):
+        return
+    due = " or ".join(known[kind].suffixes) or "nothing: it is a folder"
+    has = f"has {file}'s format, {kind}" if kind == read_as else f"is of the format {kind}: words, cut out of {file}"
+    raise ConfigError(
+        f"--output {output}: {own} is the ending of {', '.join(claimed)}, and what is written {has}. Let it end in "
+        f"{due}."
+    )
+
+
+def refuse_overwriting(tasks: Sequence["Task"], columns: Mapping[str, int | str]) -> None:
+    """ConfigError where answers would be written over a text that they are of."""
+    read = {place: name for name, place in columns.items() if name in ("text", "pair", "words", "id")}
+    for column in filled_by(tasks):
+        place = columns.get(column, column)
+        if place in read:
+            raise ConfigError(
+                f"--columns {read[place]}={place}: the answers fill {place!r}, and would take that text's place. Give "
+                f"the column another name in the file, and then --columns {read[place]}=NAME."
+            )
+
+
+def filled_by(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
+    """Columns -> the tasks that fill them."""
+    owners: dict[str, list[str]] = {}
+    for task in tasks:
+        for column in task.columns([], []):
+            owners.setdefault(column, []).append(task.name)
+    return owners
+
+
+def _as_file(
     values: Mapping[str, list[Any]], kind: str, columns: Mapping[str, int | str] | None
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
     """The values under the names that the file itself uses, and the options that `corpus.write` needs for it."""

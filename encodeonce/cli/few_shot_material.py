@@ -14,8 +14,9 @@ from ..methods.refusion import FUSINGS
 from ..methods.refusion.near import texts_of
 from ..tasks import Task, named
 from ..types import Document
+from .documents import refuse_other_ending, refuse_pipe, write_answers
 
-__all__ = ["Given", "check_outputs", "read_all", "shown"]
+__all__ = ["Given", "check_outputs", "read_all", "shown", "write_asked"]
 
 log = logging.getLogger("encodeonce")
 
@@ -25,7 +26,7 @@ Columns = Mapping[str, int | str] | None
 @dataclass(frozen=True)
 class Given:
     """The documents of each file, none where there is no file; `labels` are those of `labelled`, which `task` learned,
-    `gold` of `test`."""
+    `gold` of `test`. `format` is that of the file that is asked about."""
 
     labelled: Sequence[Document]
     unlabelled: Sequence[Document]
@@ -34,6 +35,7 @@ class Given:
     labels: Sequence[str]
     gold: Sequence[str]
     task: Task
+    format: str | None
 
 
 def check_outputs(
@@ -41,11 +43,13 @@ def check_outputs(
 ) -> None:
     """What would come out where nothing is asked for it, or over something else, is refused.
 
-    UsageError for answers without texts, and for a picture where none of the methods searches; RunError for a folder
-    that holds something else.
+    UsageError for answers without texts, and for a picture where none of the methods searches; ConfigError for answers
+    into a file that can be read only once; RunError for a folder that holds something else.
     """
-    if output is not None and asked is None:
-        raise click.UsageError("--output is where answers go: say with --predict what is to be answered.")
+    if output is not None:
+        if asked is None:
+            raise click.UsageError("--output is where answers go: say with --predict what is to be answered.")
+        refuse_pipe(asked)
     searched = [name for name, fusing in FUSINGS.items() if fusing.searched and not fusing.leak]
     if picture is not None and not set(methods or ()) & set(searched):
         raise click.UsageError(
@@ -63,10 +67,12 @@ def read_all(
     column: str,
     format: str | None,
     columns: Columns,
+    output: Path | None,
 ) -> Given:
     """All files; DataError names the place of a text or label that is missing, and of a text that cannot be answered.
 
-    `format` is that of all files that end like the labelled one.
+    `format` is that of all files that end like the labelled one. ConfigError for an `output` that ends as files of
+    another format than that of the answers do.
     """
 
     def form(path: Path) -> str | None:
@@ -90,9 +96,21 @@ def read_all(
         )
     for document in questions:
         task.check(document)
-    if asked is not None and format_of(asked, form(asked)).name == "text":
-        _say_blank_lines(asked, questions)
-    return Given(documents, others, gold, questions, labels, of_test, task)
+    if asked is not None:
+        name = format_of(asked, form(asked)).name
+        if output is not None:
+            refuse_other_ending(output, asked, name, name)
+        if name == "text":
+            _say_blank_lines(asked, questions)
+    return Given(documents, others, gold, questions, labels, of_test, task, form(asked) if asked else None)
+
+
+def write_asked(output: Path, asked: Path, given: Given, answers: Sequence[str], columns: Columns) -> None:
+    """Write the file that is asked about with its answers, as `encodeonce predict` would; plain text has no columns."""
+    kept = None if format_of(asked, given.format).name == "text" else columns
+    found = [{given.task.name: answer} for answer in answers]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_answers(output, asked, given.asked, found, [given.task], format=given.format, columns=kept)
 
 
 def _say_blank_lines(path: Path, documents: Sequence[Document]) -> None:

@@ -21,12 +21,12 @@ input_options: Decorator = together(
         "--unlabelled", "-u", type=FILE, help="Texts without labels, of the same kind; a text a line, or a table."
     ),
     click.option("--test", type=FILE, help="Labelled texts to be scored at the end."),
-    click.option("--predict", "-p", "asked", type=FILE, help="Texts to be answered; to stdout, or to --output."),
+    click.option("--predict", "-p", "asked", type=FILE, help="Texts to be answered; shown, or written to --output."),
     click.option("--label", "column", default="label", show_default=True, help="The column with the labels."),
     reader_options,
 )
 output_options: Decorator = together(
-    click.option("--output", "-o", type=NEW_FILE, help="Where answers go, a line a text."),
+    click.option("--output", "-o", type=NEW_FILE, help="The file of --predict with its answers in it."),
     click.option("--save", "-s", "folder", type=FOLDER, help="Keep what was trained, for predict."),
     click.option(
         "--picture",
@@ -87,12 +87,14 @@ def fewshot(
     its search decided is shown. With a --prompt and a masked language model (or T5) as --encoder, the model is also
     asked in its own way: a template and a word a label, such as "{text} It was {mask}." Fusions then go inside it.
 
-    --columns says where text, pair and label stand, in all tables; plain text has no columns.
+    What --predict names comes out at --output as `encodeonce predict` writes it: in its own format, with the labels'
+    column filled; of plain text a line is the label, a tab and the text. --columns says where text, pair and label
+    stand, in all tables; plain text has no columns.
     """
-    from .few_shot_material import check_outputs, read_all, shown
+    from .few_shot_material import check_outputs, read_all, shown, write_asked
 
     check_outputs(asked, output, folder, picture, settings["methods"])
-    given = read_all(labelled, unlabelled, test, asked, column, format, columns)
+    given = read_all(labelled, unlabelled, test, asked, column, format, columns, output)
     from ..integrations.few_shot import FewShot
     from .few_shot_report import as_text, draw, report_of, tested
 
@@ -104,9 +106,8 @@ def fewshot(
         draw(model, picture)
     result = {**report_of(model), **(tested(model, given) if given.test else {})}
     answers = [str(one) for one in model.predict(shown(given.asked))] if given.asked else []
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text("".join(f"{answer}\n" for answer in answers), encoding="utf-8")
+    if output is not None and asked is not None:
+        write_asked(output, asked, given, answers, columns)
     elif answers:
         result["answers"] = answers
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else as_text(model, result))

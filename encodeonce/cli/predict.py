@@ -54,7 +54,7 @@ def predict(
     """
     from ..corpus import format_of, options_of, write
     from ..corpus.text import split
-    from .documents import answers_documents, values_of, written_as
+    from .documents import answers_documents, refuse_other_ending, refuse_overwriting, refuse_pipe, write_answers
     from .running import parts_of, predictor_of
     from .steps import documents_of
 
@@ -69,39 +69,30 @@ def predict(
     running_text = any(document.text and not document.words for document in documents)
     whole = answers_documents(tasks, kind, running_text, probabilities)
     if whole or not running_text:
-        _refuse_pipe(file)
+        refuse_pipe(file)
     if running_text and not whole:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
     made = _made_of_text(tasks, output) if running_text and not whole else kind
     if output is not None:
-        _refuse_other_ending(output, file, made, kind)
+        refuse_other_ending(output, file, made, kind)
         if running_text and not whole:
             _refuse_same_file(output, file)
     if whole:
-        _refuse_overwriting(tasks, columns or {})
+        refuse_overwriting(tasks, columns or {})
     parts = parts_of(predictor, documents)
     found = iter(predictor.predict([part for own in parts for part in own], probabilities=probabilities))
     answers = [_joined(tasks, own, [next(found) for _ in own]) for own in parts]
     kept = {name: value for name, value in reading.items() if name in options_of(format_of(file, format).write)}
     target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
     if whole:
-        named, options = written_as(values_of(documents, answers, tasks, kind, probabilities), kind, columns)
-        write(target, file, named, format=format, **options, **kept)
+        asked: dict[str, Any] = {"format": format, "columns": columns, "probabilities": probabilities}
+        write_answers(target, file, documents, answers, tasks, **asked, **kept)
     elif running_text:
         write(target, documents, filled(documents, answers, tasks), format=made)
     else:
         options = {"layout_columns": columns} if columns and kind == "columns" else {}
         write(target, file, filled(documents, answers, tasks), format=format, **options, **kept)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded", err=True)
-
-
-def _refuse_pipe(file: Path) -> None:
-    """ConfigError for what can be read only once, where it is read again to write all else in it as it is."""
-    if not (file.is_file() or file.is_dir()):
-        raise ConfigError(
-            f"{file} can be read only once, as a pipe is, and predict reads it again, to write all else in it as it "
-            "is. Save it to a file, and give that."
-        )
 
 
 def _refuse_same_file(output: Path, file: Path) -> None:
@@ -140,49 +131,11 @@ def _refuse_no_place(tasks: Sequence["Task"], kind: str) -> None:
         )
 
 
-def _refuse_other_ending(output: Path, file: Path, kind: str, read_as: str) -> None:
-    """ConfigError where OUT ends as files of other formats than `kind` do, and would be read as one of them. FILE's own
-    ending will do where what is written has the format that FILE was `read_as`."""
-    from ..corpus import formats
-    from ..corpus._files import ending
-
-    own, known = ending(output), formats()
-    claimed = [name for name, one in known.items() if own in one.suffixes]
-    lines = kind in ("columns", "text") and own in (*known["text"].suffixes, *known["tsv"].suffixes)
-    if not claimed or kind in claimed or lines or (kind == read_as and own == ending(file)):
-        return
-    due = " or ".join(known[kind].suffixes) or "nothing: it is a folder"
-    has = f"has {file}'s format, {kind}" if kind == read_as else f"is of the format {kind}: words, cut out of {file}"
-    raise ConfigError(
-        f"--output {output}: {own} is the ending of {', '.join(claimed)}, and what is written {has}. Let it end in "
-        f"{due}."
-    )
-
-
-def _refuse_overwriting(tasks: Sequence["Task"], columns: Mapping[str, int | str]) -> None:
-    """ConfigError where answers would be written over a text that they are of."""
-    read = {place: name for name, place in columns.items() if name in ("text", "pair", "words", "id")}
-    for column in _filled_by(tasks):
-        place = columns.get(column, column)
-        if place in read:
-            raise ConfigError(
-                f"--columns {read[place]}={place}: the answers fill {place!r}, and would take that text's place. Give "
-                f"the column another name in the file, and then --columns {read[place]}=NAME."
-            )
-
-
 def _contested(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
     """Columns that several tasks fill -> these tasks; the last one's answers are written."""
-    return {column: names for column, names in _filled_by(tasks).items() if len(names) > 1}
+    from .documents import filled_by
 
-
-def _filled_by(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
-    """Columns -> the tasks that fill them."""
-    owners: dict[str, list[str]] = {}
-    for task in tasks:
-        for column in task.columns([], []):
-            owners.setdefault(column, []).append(task.name)
-    return owners
+    return {column: names for column, names in filled_by(tasks).items() if len(names) > 1}
 
 
 def _joined(tasks: Sequence["Task"], parts: Sequence["Document"], found: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -223,7 +223,7 @@ def test_what_can_be_read_only_once_is_refused_before_it_is_answered(run: Run, t
     writer.start()
     said = run("predict", trained / "run", tmp_path / "pipe", "--format", "jsonl", code=1).stderr
     writer.join()
-    assert "pipe can be read only once, as a pipe is, and predict reads it again" in said
+    assert "pipe can be read only once, as a pipe is, and it is read again" in said
     assert "Save it to a file, and give that." in said
 
 

@@ -48,11 +48,11 @@ def test_a_table_of_what_was_tried_the_choice_in_a_sentence_and_answers(
     assert "test: accuracy 100.00" in result.stdout
     asked = ("--predict", files["asked"], "-o", "new/out.txt")
     result = run("fewshot", files["labelled"], *named[:4], "--methods", "layers", *asked)
-    assert Path("new/out.txt").read_text() == "animals\ndoings\n"
+    assert Path("new/out.txt").read_text() == "animals\tdog cat bird\ndoings\tlikes finds\n"
     assert "blank" not in result.stderr
     files["asked"].write_text("dog cat bird\n\n  \nlikes finds\n\n")
     result = run("fewshot", files["labelled"], *named[:4], "--methods", "layers", *asked)
-    assert Path("new/out.txt").read_text() == "animals\ndoings\n"
+    assert Path("new/out.txt").read_text() == "animals\tdog cat bird\ndoings\tlikes finds\n"
     assert "asked.txt: 2 blank lines get no answer" in result.stderr
 
 
@@ -65,6 +65,31 @@ def test_json_and_a_saved_estimator(run: Run, tiny: Path, files: dict[str, Path]
     assert values["answers"] == ["animals", "doings"]
     assert values["chosen"] == {"layers": 1.0}
     assert FewShot.load("kept").predict(["dog cat bird", "likes finds"]).tolist() == values["answers"]
+
+
+def test_answers_come_out_as_predict_writes_them(run: Run, tiny: Path, files: dict[str, Path], tmp_path: Path) -> None:
+    rows = [{"text": text, "label": 10 if kind == "animals" else 9} for text, kind in drawn(16, 16)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "new.jsonl").write_text('{"n": 1, "text": "dog cat bird"}\n{"text": "likes finds", "n": 2}\n')
+    settings = ("-e", tiny, "-m", "layers", "--folds", 2)
+    asked = ("--predict", tmp_path / "new.jsonl", "-o", tmp_path / "answered.jsonl", "--save", tmp_path / "kept")
+    run("fewshot", tmp_path / "labelled.jsonl", *settings, *asked)
+    lines = (tmp_path / "answered.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"n": 1, "text": "dog cat bird", "label": 10},
+        {"text": "likes finds", "n": 2, "label": 9},
+    ]
+    assert run("predict", tmp_path / "kept", tmp_path / "new.jsonl").stdout.splitlines() == lines
+    (tmp_path / "new.csv").write_text("n,body\n1,dog cat bird\n2,likes finds\n")
+    labelled = "".join(f"{row['text']},{row['label']}\n" for row in rows)
+    (tmp_path / "labelled.csv").write_text("body,kind\n" + labelled)
+    named = (*settings, "--columns", "text=body", "--predict", tmp_path / "new.csv")
+    run("fewshot", tmp_path / "labelled.csv", "--label", "kind", *named, "-o", tmp_path / "answered.csv")
+    assert (tmp_path / "answered.csv").read_text() == "n,body,kind\n1,dog cat bird,10\n2,likes finds,9\n"
+    refused = run("fewshot", tmp_path / "labelled.csv", "--label", "kind", *named, "-o", "answers.jsonl", code=1)
+    assert ".jsonl is the ending of" in refused.output
+    assert "csv" in refused.output
+    assert "held out" not in refused.output
 
 
 def test_a_saved_estimator_answers_in_json_with_the_numbers_that_its_file_had(
