@@ -40,6 +40,39 @@ static inline __attribute__((always_inline)) void products(int m, const float *r
     }
 }
 
+static inline __attribute__((always_inline)) void put(vec x, long at, long column, float *out, uint16_t *out16, float *sums) {
+    if (out16) store16(out16 + at, x);
+    else store(out + at, x);
+    if (sums) store(sums + column, load(sums + column) + x);
+}
+
+/* out[r D apart, W], or out16 where it is given, = sum_j a[r * apart + j * step] rows[j], for m of r; sums[W] += the same,
+   where it is given. Always inlined, so that m and what is given are constants: what is read of `rows` serves m sums */
+static inline __attribute__((always_inline)) void weighted_rows(int m, const float *a, long apart, long step, const float *rows,
+                                                                long n, long w, long d, float *out, uint16_t *out16,
+                                                                float *sums) {
+    long c = 0;
+    for (; c + 2 * V <= w; c += 2 * V) {
+        vec s[ROWS] = {{0}}, t[ROWS] = {{0}};
+        for (long j = 0; j < n; j++) {
+            vec left = load(rows + j * w + c), right = load(rows + j * w + c + V);
+            for (int r = 0; r < m; r++) {
+                float share = a[r * apart + j * step];
+                s[r] += share * left, t[r] += share * right;
+            }
+        }
+        for (int r = 0; r < m; r++) put(s[r], r * d + c, c, out, out16, sums), put(t[r], r * d + c + V, c + V, out, out16, sums);
+    }
+    for (; c < w; c += V) {
+        vec s[ROWS] = {{0}};
+        for (long j = 0; j < n; j++) {
+            vec row = load(rows + j * w + c);
+            for (int r = 0; r < m; r++) s[r] += a[r * apart + j * step] * row;
+        }
+        for (int r = 0; r < m; r++) put(s[r], r * d + c, c, out, out16, sums);
+    }
+}
+
 /* softmax of the values `from` to `to` of S in place; the others become 0 */
 static inline void softmax_lanes(float *x, long from, long to, long s) {
     for (long j = 0; j < from; j++) x[j] = -3.0e38f;

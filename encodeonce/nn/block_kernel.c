@@ -20,41 +20,6 @@ static void unpack(const uint16_t *rows16, const float *bias, long n, long strid
         for (long j = 0; j < s; j++) across[c * s + j] = j < n ? rows[j * w + c] : 0.0f;
 }
 
-/* out16[r D apart, W] = sum_j a[r * apart + j * step] rows[j], for m of r; sums[W] += the same, where it is wanted */
-static inline __attribute__((always_inline)) void combined(int m, const float *a, long apart, long step, const float *rows,
-                                                           long n, long w, uint16_t *out, long d, float *sums) {
-    long c = 0;
-    for (; c + 2 * V <= w; c += 2 * V) {
-        vec x[ROWS] = {{0}}, y[ROWS] = {{0}};
-        for (long j = 0; j < n; j++) {
-            vec left = load(rows + j * w + c), right = load(rows + j * w + c + V);
-            for (int r = 0; r < m; r++) {
-                float share = a[r * apart + j * step];
-                x[r] += share * left, y[r] += share * right;
-            }
-        }
-        for (int r = 0; r < m; r++) {
-            store16(out + r * d + c, x[r]);
-            store16(out + r * d + c + V, y[r]);
-            if (sums) {
-                store(sums + c, load(sums + c) + x[r]);
-                store(sums + c + V, load(sums + c + V) + y[r]);
-            }
-        }
-    }
-    for (; c < w; c += V) {
-        vec x[ROWS] = {{0}};
-        for (long j = 0; j < n; j++) {
-            vec left = load(rows + j * w + c);
-            for (int r = 0; r < m; r++) x[r] += a[r * apart + j * step] * left;
-        }
-        for (int r = 0; r < m; r++) {
-            store16(out + r * d + c, x[r]);
-            if (sums) store(sums + c, load(sums + c) + x[r]);
-        }
-    }
-}
-
 /* fused query, key, value16 [P 3D] without their bias [3D] -> attended16 [P D]; probabilities [H N S] of one item after
    another, before dropout, whose bits `kept` stand in the same order. Where `first` is not NULL, items have two parts,
    first[b] rows and the rest: the first reads the second where bit 0 of `reads` is set, the second the first where bit 1
@@ -82,8 +47,8 @@ int heads16(const uint16_t *fused, const float *bias, const int64_t *lengths, lo
                 for (long r = 0; r < m; r++)
                     softmax_lanes(probabilities + r * s, i + r < border ? 0 : begin, i + r < border ? end : n, s);
                 for (long c = 0; c < m * s; c += V) store(dropped + c, load(probabilities + c) * factor(*kept++, scale));
-                if (m == ROWS) combined(ROWS, dropped, s, 1, value, n, w, to, d, NULL);
-                else combined(1, dropped, s, 1, value, n, w, to, d, NULL);
+                if (m == ROWS) weighted_rows(ROWS, dropped, s, 1, value, n, w, d, NULL, to, NULL);
+                else weighted_rows(1, dropped, s, 1, value, n, w, d, NULL, to, NULL);
             }
         }
         fused += n * 3 * d, out += n * d;
@@ -133,13 +98,13 @@ int heads16_slope(const uint16_t *slopes, const uint16_t *fused, const float *bi
                 float *to_shift = to_bias + g * w;
                 m = n - i < ROWS ? 1 : ROWS;
                 if (m == ROWS) {
-                    combined(ROWS, inner + i * s, s, 1, key, n, w, to, 3 * d, to_shift);
-                    combined(ROWS, inner + i, 1, s, query, n, w, to + d, 3 * d, to_shift + d);
-                    combined(ROWS, dropped + i, 1, s, above, n, w, to + 2 * d, 3 * d, to_shift + 2 * d);
+                    weighted_rows(ROWS, inner + i * s, s, 1, key, n, w, 3 * d, NULL, to, to_shift);
+                    weighted_rows(ROWS, inner + i, 1, s, query, n, w, 3 * d, NULL, to + d, to_shift + d);
+                    weighted_rows(ROWS, dropped + i, 1, s, above, n, w, 3 * d, NULL, to + 2 * d, to_shift + 2 * d);
                 } else {
-                    combined(1, inner + i * s, s, 1, key, n, w, to, 3 * d, to_shift);
-                    combined(1, inner + i, 1, s, query, n, w, to + d, 3 * d, to_shift + d);
-                    combined(1, dropped + i, 1, s, above, n, w, to + 2 * d, 3 * d, to_shift + 2 * d);
+                    weighted_rows(1, inner + i * s, s, 1, key, n, w, 3 * d, NULL, to, to_shift);
+                    weighted_rows(1, inner + i, 1, s, query, n, w, 3 * d, NULL, to + d, to_shift + d);
+                    weighted_rows(1, dropped + i, 1, s, above, n, w, 3 * d, NULL, to + 2 * d, to_shift + 2 * d);
                 }
             }
         }

@@ -49,31 +49,6 @@ static void weighted(const float *a, const float *rows, long n, long stride, lon
         store(out + c, s);
     }
 }
-/* out[r D] = sum_i a[r * apart + i * step] rows[i] for m of r. Always inlined, so that m is a constant: what is read of
-   `rows` serves m sums, which run side by side in registers. Every sum has one order, whatever m is */
-static inline __attribute__((always_inline)) void weighted_rows(int m, const float *a, long apart, long step, const float *rows,
-                                                                long n, long d, float *out) {
-    long c = 0;
-    for (; c + 2 * V <= d; c += 2 * V) {
-        vec s[ROWS] = {{0}}, t[ROWS] = {{0}};
-        for (long i = 0; i < n; i++) {
-            vec left = load(rows + i * d + c), right = load(rows + i * d + c + V);
-            for (int r = 0; r < m; r++) {
-                float share = a[r * apart + i * step];
-                s[r] += share * left, t[r] += share * right;
-            }
-        }
-        for (int r = 0; r < m; r++) store(out + r * d + c, s[r]), store(out + r * d + c + V, t[r]);
-    }
-    for (; c < d; c += V) {
-        vec s[ROWS] = {{0}};
-        for (long i = 0; i < n; i++) {
-            vec row = load(rows + i * d + c);
-            for (int r = 0; r < m; r++) s[r] += a[r * apart + i * step] * row;
-        }
-        for (int r = 0; r < m; r++) store(out + r * d + c, s[r]);
-    }
-}
 /* out[r * apart + j] = rows[r] . others[j] for m of r, two of j at a time */
 static inline __attribute__((always_inline)) void dots(int m, const float *rows, const float *others, long n, long d,
                                                        float *out, long apart) {
@@ -197,8 +172,8 @@ int attend(const float *query, const float *key, const float *values, const int6
                 }
                 for (long c = 0; c < here * s; c += V) store(maps + c, load(maps + c) + load(scores + c) * (1.0f / h));
             }
-            if (here == ROWS) weighted_rows(ROWS, maps, s, 1, values, n, d, out + first * d);
-            else weighted_rows(1, maps, s, 1, values, n, d, out + first * d);
+            if (here == ROWS) weighted_rows(ROWS, maps, s, 1, values, n, d, d, out + first * d, NULL, NULL);
+            else weighted_rows(1, maps, s, 1, values, n, d, d, out + first * d, NULL, NULL);
         }
         query += m * hw, key += n * hw, values += n * d, out += m * d, probabilities += h * m * n;
     }
@@ -247,8 +222,8 @@ int attend_slope(const float *slope, const float *query, const float *key, const
             for (long c = 0; c < hw; c++) to_key[j * hw + c] = to_across[c * s + j];
         for (long j = 0, here; j < n; j += here) {
             here = n - j < ROWS ? 1 : ROWS;
-            if (here == ROWS) weighted_rows(ROWS, maps + j, 1, s, slope, m, d, to_values + j * d);
-            else weighted_rows(1, maps + j, 1, s, slope, m, d, to_values + j * d);
+            if (here == ROWS) weighted_rows(ROWS, maps + j, 1, s, slope, m, d, d, to_values + j * d, NULL, NULL);
+            else weighted_rows(1, maps + j, 1, s, slope, m, d, d, to_values + j * d, NULL, NULL);
         }
         query += m * hw, to_query += m * hw, slope += m * d;
         key += n * hw, to_key += n * hw, values += n * d, to_values += n * d, probabilities += h * m * n;
