@@ -26,7 +26,7 @@ from .questions import read_questions, techqa
 
 __all__ = ["FORMATS", "document", "read"]
 
-ANSWERS = ("answers", "answer_starts")
+ANSWERS, PLACES = ("answers", "answer_starts"), ("answer_starts", "answer_passages")
 
 
 def read(
@@ -79,11 +79,12 @@ def _nested(values: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _changed(values: dict[str, Any], form: str, nested: bool) -> dict[str, Any]:
     """Fields to set: answers and their places under the form's own names, all else as it is called."""
     change = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    if form in ("questions", "sections") or not all(name in change for name in ANSWERS):
+    if form == "sections" or not all(name in change for name in ANSWERS):
         return change
-    texts, starts = (change.pop(name) or [] for name in ANSWERS)
+    if form == "questions":  # an empty list would say that the answers are not known
+        return change if change["answers"] else {**change, "answers": [""], **dict.fromkeys(PLACES)}
+    texts, starts, passages = (change.pop(name, None) or [] for name in (*ANSWERS, "answer_passages"))
     if form == "techqa":
-        passages = change.pop("answer_passages", None) or [""] * len(texts)
         own = {
             "ANSWERABLE": "Y" if texts else "N",
             "DOCUMENT": "-",

@@ -17,9 +17,26 @@ from ..types import Document
 from ._files import BOM, Target, body, lines, stem, write_text
 from ._format import Format
 
-__all__ = ["FORMATS", "UNITS", "paragraphs", "read", "sentences", "split", "with_sentences", "words", "write"]
+__all__ = [
+    "FORMATS",
+    "UNITS",
+    "UNSPACED",
+    "paragraphs",
+    "read",
+    "sentences",
+    "split",
+    "with_sentences",
+    "words",
+    "write",
+]
 
 UNITS = ("line", "paragraph", "sentence")
+
+CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff"
+"""Chinese and Japanese characters, as ranges of a regular expression."""
+
+UNSPACED = CJK + "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Characters of all scripts that put no blank between words: those, Thai, Lao, Burmese and Khmer."""
 
 NEVER = frozenset(
     [
@@ -152,8 +169,7 @@ def _pattern() -> re.Pattern[str]:
     marks = "".join(
         chr(i) for i in [*range(0x300, 0x10000), *range(0x11000, 0x12000)] if unicodedata.category(chr(i))[0] == "M"
     )
-    cjk = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff"
-    letter = rf"(?:(?![{cjk}])[\w{marks}\u200c\u200d])"
+    letter = rf"(?:(?![{CJK}])[\w{marks}\u200c\u200d])"
     return re.compile(
         rf"""(?:https?://|www\.)[^\s<>"]*[\w/]            # the web
         |[\w.+-]+@[\w-]+(?:\.[\w-]+)+                      # mail
@@ -161,7 +177,7 @@ def _pattern() -> re.Pattern[str]:
         |{letter}+?(?=n['’]t\b)|n['’]t\b                   # do n't
         |['’](?:s|re|ve|ll|d|m)\b                          # it 's
         |{letter}+(?:(?:[-.·]|['’](?!(?:s|re|ve|ll|d|m)\b)|(?<=\d)[,:/](?=\d)){letter}+(?!['’]t\b))*
-        |[{cjk}]
+        |[{CJK}]
         |([^\w\s])\1*
         |\S""",
         re.VERBOSE,

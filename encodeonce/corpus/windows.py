@@ -14,12 +14,17 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..types import Answer, Document, Passage, Pieces, Question
+from .text import UNSPACED
 
 __all__ = ["HasPieces", "in_source", "question_windows", "windows"]
 
 log = logging.getLogger("encodeonce")
 
 WORD = re.compile(r"\S+")
+"""As encoders count them."""
+
+OR_CHARACTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+"""The same, with a character of a script that puts no blanks between words as one."""
 
 
 @runtime_checkable
@@ -33,7 +38,8 @@ class HasPieces(Protocol):
 def windows(
     passages: Iterable[Passage], size: int = 100, overlap: int = 0, *, pieces: HasPieces | None = None
 ) -> list[Passage]:
-    """Passages of at most `size` words that share up to `overlap` with the one before; DPR's are 100 and 0.
+    """Passages of at most `size` words that share up to `overlap` with the one before; DPR's are 100 and 0. A character
+    of a script without blanks between words, such as Chinese, is one.
 
     With `pieces`, an encoder, size and overlap count its pieces (special ones apart); words stay whole, and one longer
     than `size` is a window of its own, which is logged. A passage that fits stays as it is; of another, window n has
@@ -44,7 +50,8 @@ def windows(
     if not 0 <= overlap < size:
         raise ConfigError(f"overlap={overlap} must be at least 0 and less than the room for a window, size={size}.")
     whole = list(passages)
-    spans = [[match.span() for match in WORD.finditer(passage.text)] for passage in whole]
+    pattern = OR_CHARACTER if pieces is None else WORD
+    spans = [[match.span() for match in pattern.finditer(passage.text)] for passage in whole]
     found: list[Passage] = []
     over = 0
     for passage, words, costs in zip(whole, spans, _costs(whole, spans, pieces), strict=True):
@@ -79,7 +86,8 @@ def in_source(answer: Answer, passage: Passage) -> Answer:
 def question_windows(questions: Iterable[Question], size: int = 100, overlap: int = 0) -> list[Question]:
     """Questions whose passages are `windows`, with their answers where they stand in these.
 
-    An answer stands in every window that holds it whole; one that no window does keeps its text and has no place.
+    An answer stands in every window that holds it whole; one that no window does keeps its text and has no place. Of
+    what is relevant, windows with an answer take the place of the passage, all of its windows where none has one.
     """
     asked = list(questions)
     different = {(one.id, one.title, one.text): one for question in asked for one in question.passages}
@@ -101,7 +109,12 @@ def _windowed(question: Question, cut: Mapping[tuple[str, str, str], list[Passag
         ]
         whole = not answer.located or answer.passage not in places
         answers |= dict.fromkeys([answer] if whole else held or [Answer(answer.text, score=answer.score)])
-    return replace(question, passages=tuple(part for _, own in parts for part in own), answers=tuple(answers))
+    passages, told = tuple(part for _, own in parts for part in own), {answer.passage for answer in answers}
+    relevant: dict[str, None] = {}
+    for name in question.relevant:
+        own = [part.id for part, _ in places.get(name, [])] or [name]
+        relevant |= dict.fromkeys([one for one in own if one in told] or own)
+    return replace(question, passages=passages, answers=tuple(answers), relevant=tuple(relevant))
 
 
 def _costs(

@@ -1,9 +1,10 @@
 """BM25 (Robertson and Zaragoza 2009) over titles and texts, by the library bm25s (Lu 2024).
 
 Words are runs of letters, digits and the marks on them, lower-cased, accents composed; nothing is stemmed, and the
-commonest English function words of a question count for nothing. An index may be kept in a file (safetensors: the
-scores of each word's passages, and the words), which serves as long as it was made of the same passages in the same
-way.
+commonest English function words of a question count for nothing. Of scripts without blanks between words (Chinese,
+Japanese, Thai and others) each character and each two neighbours are a word. An index may be kept in a file
+(safetensors: the scores of each word's passages, and the words), which serves as long as it was made of the same
+passages in the same way.
 """
 
 import json
@@ -12,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as tensor_bytes
 
+from ..corpus.text import UNSPACED
 from ..errors import ConfigError, MissingExtra, StoreError
 from ..store.claim import write_atomically
 from ..types import Passage
@@ -29,7 +32,7 @@ __all__ = ["BM25", "within"]
 
 log = logging.getLogger("encodeonce")
 
-FORMAT = 1
+FORMAT = 2
 PARTS = ("data", "indices", "indptr")
 MARKS = "".join(
     chr(code)
@@ -41,7 +44,8 @@ MARKS = "".join(
 PLAIN = re.compile(r"\w+")
 """The same in a text without marks, and faster."""
 
-WORD = re.compile(rf"\w+(?:[{MARKS}]+\w*)*")
+WORD = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
+RUN = re.compile(rf"[{UNSPACED}]")
 COMMON = frozenset(
     WORD.findall(
         "a an and are as at be but by did do does for from had has have how if in into is it its no not of on or such "
@@ -137,7 +141,12 @@ def within(asked: Sequence[tuple[str, Sequence[Passage]]], k: int) -> list[dict[
 
 def _words(text: str) -> list[str]:
     shown = unicodedata.normalize("NFC", text).lower()
-    return (PLAIN if shown.isascii() else WORD).findall(shown)
+    if shown.isascii():
+        return PLAIN.findall(shown)
+    found: list[str] = []
+    for word in WORD.findall(shown):
+        found += [*word, *map("".join, pairwise(word))] if RUN.match(word) else [word]
+    return found
 
 
 def _made_of(passages: Sequence[Passage], k1: float, b: float) -> str:

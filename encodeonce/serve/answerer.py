@@ -4,6 +4,7 @@ A retriever finds the passages that a question is answered from, a reader answer
 it stands: in which passage, at which characters, and at which characters of the text that the passage was cut from.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from .reader_run import load_reader
 from .reading import MemoryReader
 
 __all__ = ["Answered", "Answerer", "Reader", "finder", "pooled_for"]
+
+log = logging.getLogger("encodeonce")
 
 
 @runtime_checkable
@@ -106,6 +109,13 @@ class Answerer:
         """Many questions, in order. Passages that a question already has are not read; DataError for an empty one."""
         asked = [_question(one, number) for number, one in enumerate(questions, 1)]
         found = self.retriever.find([question.text for question in asked], self.k)
+        lost = [question.text for question, hits in zip(asked, found, strict=True) if not hits]
+        if lost:
+            log.warning(
+                "%d of %d questions share no word with any passage, so none is read for them, the first %r. A memory "
+                "with vectors finds what words do not: memory build --vectors.",
+                *(len(lost), len(asked), lost[0]),
+            )
         given = [
             replace(question, passages=tuple(self.memory[hit.passage] for hit in hits))
             for question, hits in zip(asked, found, strict=True)

@@ -313,13 +313,13 @@ class AnswerSpans(Task):
         self, documents: Sequence[Document], predicted: Sequence[tuple[Answer, ...] | None]
     ) -> dict[str, Sequence[Any]]:
         """Of what `joined` gives: the answer as it stands in the passage and the character it begins at, in lists as
-        gold has them, empty for none; "answer_passages" where questions have several passages."""
+        gold has them, empty for none; of questions of a file, "answer_passages" too."""
         said = [(own or ())[: 1 if own and (own[0].score > 0 or not self.unanswerable) else 0] for own in predicted]
         columns: dict[str, Sequence[Any]] = {
             self.column: [tuple(answer.text for answer in own) for own in said],
             self.starts: [tuple(answer.start for answer in own) for own in said],
         }
-        if any(len(self.asked(document).passages) > 1 for document in documents):
+        if any("asked" in document.meta for document in documents):
             columns["answer_passages"] = [tuple(answer.passage for answer in own) for own in said]
         return columns
 

@@ -135,9 +135,9 @@ class Ranking(Task):
             at = list(dict.fromkeys([*own, *range(len(one.passages))]))[: self.candidates]
             found = tuple(one.passages[n] for n in at)
             if training:
-                right = [p for n, p in enumerate(one.passages) if p.id in one.relevant and n not in at]
-                missing = (*right, *one.unlisted)
-                found = (*found[: max(0, self.candidates - len(missing))], *missing)
+                right = (*(passage for passage in one.passages if passage.id in one.relevant), *one.unlisted)
+                wrong = [passage for passage in found if passage.id not in one.relevant]
+                found = (*wrong[: max(0, self.candidates - len(right))], *right)
             chosen.append(found)
         return chosen
 

@@ -80,6 +80,24 @@ def techqa(tmp_path: Path, **changes: Any) -> tuple[Path, Path]:
     return put(tmp_path / "q.json", [{**one, **changes}, none, open_]), notes
 
 
+def test_answers_of_our_own_form_are_read_again_as_they_were_written(tmp_path: Path) -> None:
+    put(tmp_path / "passages.jsonl", [{"id": "p", "text": CONTEXT}, {"id": "r", "text": "A bird flew."}])
+    rows = [
+        {"question": "who sat", "answers": ["cat"], "answer_starts": [4], "passage_id": "p"},
+        {"question": "who flew", "passage_ids": ["p", "r"]},
+        {"question": "who swam", "passage_ids": ["p", "r"]},
+    ]
+    path, out = put(tmp_path / "q.jsonl", rows), tmp_path / "out.jsonl"
+    found = {
+        "answers": [(), ("bird",), ()],
+        "answer_starts": [(), (2,), ()],
+        "answer_passages": [(), ("r",), ()],
+    }
+    write(out, path, found, format="questions")
+    answers = [document.meta["asked"].answers for document in read(out, format="questions")]
+    assert answers == [(Answer(""),), (Answer("bird", "r", 2, 6),), (Answer(""),)]
+
+
 def test_techqa_has_candidates_and_says_where_the_answer_stands(tmp_path: Path) -> None:
     path, notes = techqa(tmp_path)
     assert format_of(path).name == "techqa"

@@ -205,6 +205,17 @@ def test_our_own_form(tmp_path: Path) -> None:
     one, two = read_questions(put(tmp_path / "q.jsonl", *rows))
     assert one.answers == (Answer("Oslo", "p", 3, 7),)
     assert (one.id, one.meta, two.id, two.relevant) == ("1", {"split": "dev"}, "q:2", ("r", "p"))
+    located = Question("3", "what?", (Answer("z", "r", 0, 1), Answer("in", "p", 0, 2)), two.passages)
+    write_questions(tmp_path / "again.jsonl", [located])
+    assert read_questions(tmp_path / "again.jsonl")[0].answers == located.answers, "places in several passages"
+    for change, said in (
+        ({}, "2 answers and 2 passages; 'answer_passages' names none"),
+        ({"answer_passages": ["r"]}, "names 1 that"),
+        ({"answer_passages": ["r", "s"]}, "names 's'; the question has r, p"),
+    ):
+        row = {"question": "what?", "answers": ["z", "in"], "answer_starts": [0, 0], "passage_ids": ["r", "p"]}
+        with pytest.raises(DataError, match=said):
+            read_questions(put(tmp_path / "wrong.jsonl", row | change))
     write_questions(tmp_path / "again.jsonl", [one, two])
     assert [q.answers for q in read_questions(tmp_path / "again.jsonl")] == [one.answers, two.answers]
     with pytest.raises(DataError, match="passage 'p' is not among the 1 passages"):

@@ -82,6 +82,22 @@ def test_disjoint_windows_of_a_hundred_words() -> None:
     ]
 
 
+def test_a_character_of_a_script_without_blanks_is_a_word() -> None:
+    text = "东京 is the 日本的首都。 end"
+    found = windows([Passage("p", text=text)], 4)
+    assert [one.text for one in found] == ["东京 is the", "日本的首", "都。 end"]
+    assert all(text[one.start : one.start + len(one.text)] == one.text for one in found)
+    assert windows([Passage("p", text=text)], 11)[0].text == text
+
+
+def test_windows_take_the_place_of_a_passage_that_is_relevant() -> None:
+    passages = (Passage("p", text="one two three four"), Passage("r", text="five six seven"))
+    asked = Question("q", "?", (Answer("four", "p", 14, 18),), passages, relevant=("p", "r"))
+    (found,) = question_windows([asked], 2)
+    assert [one.id for one in found.passages] == ["p#1", "p#2", "r#1", "r#2"]
+    assert found.relevant == ("p#2", "r#1", "r#2")
+
+
 def test_an_answer_has_a_place_in_its_source() -> None:
     text = "one two Oslo four five"
     second = windows([Passage("d", "", text)], 2)[1]

@@ -72,6 +72,19 @@ def test_marks_are_parts_of_words() -> None:
     assert not index.find(["\ufe0f"], 1)[0]
 
 
+def test_scripts_without_blanks_are_found_by_characters_and_pairs_of_them() -> None:
+    texts = {
+        "a": "东京是日本的首都。",
+        "b": "巴黎是法国的首都，法国在欧洲。",
+        "c": "กรุงเทพเป็นเมืองหลวง",
+        "d": "the ペット abc",
+    }
+    index = BM25([Passage(name, text=text) for name, text in texts.items()])
+    asked = ["法国的首都在哪里", "日本", "เมืองหลวง", "ペット", "abc"]
+    assert [hits[0].passage for hits in index.find(asked, 1)] == ["b", "a", "c", "d", "d"]
+    assert index.find(["Київ"], 3) == [[]]
+
+
 def test_errors() -> None:
     with pytest.raises(ConfigError, match="k=0 must be at least 1"):
         BM25(PASSAGES).find(["x"], 0)

@@ -64,13 +64,14 @@ def test_an_answer_says_where_it_stands(tmp_path: Path) -> None:
     assert memory.hits()[1] == {"norway.txt#2": 1}
 
 
-def test_no_answer_and_no_passage(tmp_path: Path) -> None:
+def test_no_answer_and_no_passage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     memory = Memory.create(tmp_path / "m", None)
     memory.add(PASSAGES)
     answerer = Answerer(Capital(), memory, BM25(memory.passages))
     by_sea, unheard = answerer.ask_all(["what lies by the sea?", Question("q9", "zzz")])
     assert (by_sea.text, by_sea.passage, by_sea.to_json()["source"]) == ("", None, None)
     assert (unheard.hits, unheard.question.id, unheard.question.passages) == ((), "q9", ())
+    assert "1 of 2 questions share no word with any passage" in caplog.text
     with pytest.raises(DataError, match="q: the question is empty"):
         answerer.ask(Question("q", " "))
 

@@ -53,6 +53,9 @@ def test_candidates_are_bm25s_then_others_and_in_training_the_right_ones() -> No
     assert found[0].pair == "take a picture with the camera"
     assert not any(gold.right for gold in TASK.gold(found))
     assert [pair.meta["judged"].id for pair in pairs(training=True)] == ["camera", "flash", "wifi"]
+    two = replace(ASKED, relevant=("camera", "wifi"))
+    narrow = pairs(training=True, asked=two, task=replace(TASK, candidates=2))
+    assert sorted(pair.meta["judged"].id for pair in narrow) == ["camera", "wifi"], "what BM25 found is not cut off"
     every = replace(TASK, candidates=0)
     assert [pair.meta["judged"] for pair in pairs(training=False, task=every)] == list(SECTIONS)
     assert TASK.shown(found, Words(), 32) == [[pair] for pair in found], "a pair's own part is itself"

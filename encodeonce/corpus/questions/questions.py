@@ -1,7 +1,8 @@
 """Questions beside a file of passages, an object a line: our own form, and that of open questions.
 
-{"id"?, "question", "answers"?: [...], "answer_starts"?: [...], "passage_id"? or "passage_ids"?: ...}. `answer_starts`
-say at which character of the one passage each answer stands. The passages are looked up in the file `passages.jsonl`
+{"id"?, "question", "answers"?: [...], "answer_starts"?: [...], "answer_passages"?: [...], "passage_id"? or
+"passage_ids"?: ...}. `answer_starts` say at which character of its passage each answer stands: of the one there is, or
+of that which `answer_passages` names. The passages are looked up in the file `passages.jsonl`
 (or .jsonl.gz) beside the questions, or in those given. In place of a passage, a question may bring "sentences": [{
 "text", "answer": 0 or 1}, ...]; each is then a passage, and those marked are answers, where they stand.
 """
@@ -21,7 +22,10 @@ from ._parts import answers_of, located, question_text
 
 __all__ = ["FORMATS", "read", "write"]
 
-OWN = ("id", "question", "answers", "answer", "answer_starts", "passage_id", "passage_ids", "sentences")
+OWN = (
+    *("id", "question", "answers", "answer", "answer_starts", "answer_passages"),
+    *("passage_id", "passage_ids", "sentences"),
+)
 
 
 def read(path: str | Path, *, passages: str | Path | Iterable[Passage] | None = None) -> list[Question]:
@@ -66,7 +70,7 @@ def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[
         return Question(name, text, answers, passages, meta, place, relevant)
     passages = tuple(_held(held, one, place) for one in _ids(value, place))
     answers = answers_of(value, ("answers", "answer"), place)
-    if "answer_starts" in value:
+    if value.get("answer_starts") is not None:
         answers = _located(value, passages, place)
     return Question(name, text, answers, passages, meta, place, tuple(passage.id for passage in passages))
 
@@ -91,11 +95,22 @@ def _held(held: Mapping[str, Passage], name: str, place: str) -> Passage:
 
 def _located(value: Mapping[str, Any], passages: tuple[Passage, ...], place: str) -> tuple[Answer, ...]:
     texts, starts = strings(value.get("answers"), "answers", place), value["answer_starts"]
-    if len(passages) != 1:
-        raise DataError(f"{place}: 'answer_starts' are places in one passage; there are {len(passages)}.")
     if not isinstance(starts, list) or len(starts) != len(texts):
         raise DataError(f"{place}: {len(texts)} answers; 'answer_starts' must be a list of as many numbers.")
-    return tuple(located(text, start, passages[0], place) for text, start in zip(texts, starts, strict=True))
+    held = {passage.id: passage for passage in passages}
+    named = value.get("answer_passages")
+    names = strings(list(held) * len(texts) if named is None else named, "answer_passages", place)
+    if len(names) != len(texts):
+        raise DataError(
+            f"{place}: {len(texts)} answers and {len(passages)} passages; 'answer_passages' names "
+            f"{'none' if named is None else len(names)} that the 'answer_starts' are places in. Name one an answer."
+        )
+    other = next((name for name in names if name not in held), None)
+    if other is not None:
+        raise DataError(f"{place}: 'answer_passages' names {other!r}; the question has {', '.join(held) or 'none'}.")
+    return tuple(
+        located(text, start, held[name], place) for text, start, name in zip(texts, starts, names, strict=True)
+    )
 
 
 def _sentences(value: Mapping[str, Any], name: str, place: str) -> tuple[tuple[Passage, ...], tuple[Answer, ...]]:
@@ -113,12 +128,13 @@ def _sentences(value: Mapping[str, Any], name: str, place: str) -> tuple[tuple[P
 def _object(question: Question) -> dict[str, Any]:
     own: dict[str, Any] = {"id": question.id, "question": question.text}
     own["answers"] = [answer.text for answer in question.answers]
-    if len(question.passages) == 1:
-        name = own["passage_id"] = question.passages[0].id
-        if question.answers and all(answer.located and answer.passage == name for answer in question.answers):
-            own["answer_starts"] = [answer.start for answer in question.answers]
-    elif question.passages:
-        own["passage_ids"] = [passage.id for passage in question.passages]
+    names = [passage.id for passage in question.passages]
+    if names:
+        own |= {"passage_id": names[0]} if len(names) == 1 else {"passage_ids": names}
+    if question.answers and all(answer.located and answer.passage in names for answer in question.answers):
+        own["answer_starts"] = [answer.start for answer in question.answers]
+        if len(names) > 1:
+            own["answer_passages"] = [answer.passage for answer in question.answers]
     return own | {name: value for name, value in question.meta.items() if name not in OWN}
 
 
