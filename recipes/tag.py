@@ -1,4 +1,4 @@
-"""Tag a treebank from stored layers, in Python. Seven steps: task, model, store, method, fit, evaluate, use.
+"""Tag a treebank from stored layers, in Python. Six steps: task, model, store, method, fit, evaluate.
 
     python recipes/tag.py train.conllu dev.conllu test.conllu ENCODER
 

@@ -3,9 +3,11 @@
 Raises nothing of its own: `library` returns why there is none, and whoever asked goes another way and says so.
 """
 
+import atexit
 import ctypes
 import functools
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -13,6 +15,8 @@ import tempfile
 from pathlib import Path
 
 __all__ = ["library", "private_folder", "processor_flags"]
+
+log = logging.getLogger("encodeonce")
 
 SECONDS = 120
 """What a compiler may take."""
@@ -35,7 +39,12 @@ def library(source: Path, flags: tuple[str, ...], more: tuple[Path, ...] = ()) -
     if os.name != "posix" or not compiler:
         return "there is no C compiler (cc, gcc or clang)"
     try:
-        return ctypes.CDLL(str(_built(source, compiler.split(), flags, more)))
+        path = _built(source, compiler.split(), flags, more)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:  # left damaged, by a full disk or a power cut
+            path.unlink()
+            return ctypes.CDLL(str(_built(source, compiler.split(), flags, more)))
     except subprocess.SubprocessError as problem:
         said = (getattr(problem, "stderr", "") or str(problem)).strip().splitlines()
         return f"{compiler} cannot build {source.name}: {said[0] if said else problem}"
@@ -60,7 +69,8 @@ def _built(source: Path, compiler: list[str], flags: tuple[str, ...], more: tupl
 
 
 def private_folder() -> Path:
-    """The user's cache folder where only the user can write to it, else a fresh temporary one: its files are run."""
+    """The user's cache folder where only the user can write to it, else a temporary one that ends with the process and
+    is said: its files are run."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(base) / "encodeonce"
     try:
@@ -70,4 +80,17 @@ def private_folder() -> Path:
             return folder
     except OSError:
         pass
-    return Path(tempfile.mkdtemp(prefix="encodeonce-"))
+    return _passing(folder)
+
+
+@functools.cache
+def _passing(folder: Path) -> Path:
+    """A temporary folder in its place, one a process."""
+    log.warning(
+        "%s is no folder that only you can write to: every process builds kernels and chooses products anew. Set "
+        "XDG_CACHE_HOME to one.",
+        folder,
+    )
+    own = Path(tempfile.mkdtemp(prefix="encodeonce-"))
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own

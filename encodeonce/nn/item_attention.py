@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .item_blocks import ItemBlocks
 from .projections import check_heads, stacked_xavier_
-from .step_kernel import call, usable
+from .step_kernel import call, plain, usable
 
 __all__ = ["ItemAttention"]
 
@@ -45,7 +45,7 @@ class ItemAttention(nn.Module):
         reduced = self.reduce(x)
         if usable(values) and blocks.in_order and blocks.chosen.any():
             query, key = self.query(blocks.rows_of(reduced)), self.key(reduced)
-            return _Attend.apply(query, key, values, blocks, self.n_heads)
+            return _Attend.apply(plain(query), plain(key), values, blocks, self.n_heads)
         maps = self._maps(self.query(reduced), self.key(reduced), blocks)
         return blocks.out_of(maps @ blocks.keys_of(values))
 

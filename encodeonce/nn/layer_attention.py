@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .mixing import mix
 from .packed import Packed
 from .projections import Projection
-from .step_kernel import call, usable
+from .step_kernel import call, plain, usable
 
 __all__ = ["LayerAttention"]
 
@@ -36,7 +36,8 @@ class LayerAttention(nn.Module):
         """The chosen rows' views (None: all rows'), mixed by `weights`; other rows are read for the means only."""
         if usable(batch.views) and not batch.views.requires_grad and (rows is None or len(rows)):
             query, key = self.query(_chosen(batch.layer_mean, rows)), self.key(batch.token_means)
-            return _Mix.apply(query, key, batch.views, rows, _chosen(batch.item, rows))
+            at = None if rows is None else rows.to(torch.int64).contiguous()
+            return _Mix.apply(plain(query), plain(key), batch.views, at, _chosen(batch.item, at))
         views = batch.views if rows is None else batch.views.index_select(1, rows)
         return mix(self.weights(batch, rows), views)
 

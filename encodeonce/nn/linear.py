@@ -23,8 +23,8 @@ ROWS = 64
 
 @functools.cache
 def has_bf16_units() -> bool:
-    """Whether this processor has instructions for bf16: AMX (a product some eight times faster than fp32's) or AVX-512
-    BF16 (two times)."""
+    """Whether this processor has instructions for bf16: AMX (a product up to some five times faster than fp32's) or
+    AVX-512 BF16 (two times)."""
     units = (getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
     return any(unit is not None and unit() for unit in units)
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from .barrier import Barrier
 from .dropout import Dropout
 from .linear import product16, rounded_rows
-from .step_kernel import LANES, call, usable
+from .step_kernel import LANES, call, plain, usable
 
 __all__ = ["Line", "PostNorm"]
 
@@ -77,7 +77,7 @@ class PostNorm:
         projections = self.query, self.key, self.value
         fused = torch.cat([weight for weight, _ in projections]), torch.cat([bias for _, bias in projections])
         norms = [tensor for norm in self.norms for tensor in (norm.weight, norm.bias)]
-        return _Block.apply(x.contiguous(), plan, *fused, *self.out, *self.up, *self.down, *norms)
+        return _Block.apply(plain(x), plan, *fused, *self.out, *self.up, *self.down, *norms)
 
 
 @dataclass(frozen=True)

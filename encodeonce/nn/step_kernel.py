@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .compiled import library
 
-__all__ = ["LANES", "call", "usable"]
+__all__ = ["LANES", "call", "plain", "usable"]
 
 log = logging.getLogger("encodeonce")
 
@@ -56,6 +56,11 @@ def usable(*tensors: Tensor) -> bool:
     return fits and all(x.numel() for x in tensors) and _library() is not None
 
 
+def plain(x: Tensor) -> Tensor:
+    """As the library reads it, fp32 and contiguous: under `torch.autocast` projections come out in bf16."""
+    return x.float().contiguous()
+
+
 def call(name: str, *arguments: Tensor | int | float | None) -> None:
     """Run one function of the library; tensors go as addresses, None as 0. MemoryError where it finds no memory."""
     loaded = _library()
@@ -66,6 +71,7 @@ def call(name: str, *arguments: Tensor | int | float | None) -> None:
 
 def _passed(argument: Tensor | int | float | None) -> Any:
     if isinstance(argument, Tensor):
+        assert argument.is_contiguous(), "the library reads memory in order"
         return ctypes.c_void_p(argument.data_ptr())
     if isinstance(argument, float):
         return ctypes.c_float(argument)

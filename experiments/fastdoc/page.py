@@ -97,14 +97,15 @@ def table_of(title: str, rows: Sequence[ResultsRow]) -> list[str]:
     for name in names:
         labels = sorted({row.encoder for row in rows if kind(row.encoder) == name})
         own = {task: [v for (e, _, t), v in cells.items() if e in labels and t == task] for task in metrics}
-        pairs = paired(cells, labels, list(metrics))
+        runs = [paired(cells, label, list(metrics)) for label in labels]
+        pairs = [pair for own in runs for pair in own]
         scores.append([name, *(spread(own[task]) if own[task] else "" for task in metrics)])
         if name != "untouched" and pairs:
             gains.append([name, *(spread([pair[task] for pair in pairs], "+") for task in [*metrics, MEAN])])
-            means = [pair[MEAN] for pair in pairs]
+            means = [fmean(pair[MEAN] for pair in own) for own in runs if own]
             error = f"{stdev(means) / len(means) ** 0.5:.2f}" if len(means) > 1 else ""
-            above = f"{sum(value > 0 for value in means)} of {len(means)}"
-            counted.append([name, str(len(labels)), f"{fmean(means):+.2f}", error, above])
+            above = f"{sum(pair[MEAN] > 0 for pair in pairs)} of {len(pairs)}"
+            counted.append([name, str(len(means)), f"{fmean(means):+.2f}", error, above])
     variants = " | ".join(dict.fromkeys(f"{row.method} {row.variant}" for row in rows))
     machines = ", ".join(dict.fromkeys(f"{row.machine}, {row.threads} thread(s), torch {row.torch}" for row in rows))
     commits = ", ".join(dict.fromkeys(row.commit or "unknown" for row in rows))
@@ -121,19 +122,20 @@ def table_of(title: str, rows: Sequence[ResultsRow]) -> list[str]:
         *parts,
         "Differences to the untouched encoder, same task and same seed of fine-tuning; `mean` is over all tasks.",
         markdown(["encoder", *metrics, MEAN], gains),
+        "Runs over one pre-trained encoder are averaged first; the standard error is over seeds of pre-training, the "
+        "seeds of fine-tuning and the untouched encoder's runs being the same for all.",
         markdown(["encoder", "seeds of pre-training", "mean difference", "standard error", "runs above"], counted),
     ]
 
 
-def paired(cells: Cells, labels: Sequence[str], tasks: Sequence[str]) -> list[dict[str, float]]:
-    """For each encoder and seed that both sides finished: task -> difference, and their mean."""
+def paired(cells: Cells, label: str, tasks: Sequence[str]) -> list[dict[str, float]]:
+    """For each seed of fine-tuning that this encoder and the untouched one finished: task -> difference, their mean."""
     found = []
-    for label in labels:
-        for seed in sorted({s for e, s, _ in cells if e == label}):
-            sides = [[cells.get((e, seed, task)) for task in tasks] for e in (label, "untouched")]
-            if all(value is not None for side in sides for value in side):
-                gain = {task: (a or 0.0) - (b or 0.0) for task, a, b in zip(tasks, *sides, strict=True)}
-                found.append({**gain, MEAN: fmean(gain.values())})
+    for seed in sorted({s for e, s, _ in cells if e == label}):
+        sides = [[cells.get((e, seed, task)) for task in tasks] for e in (label, "untouched")]
+        if all(value is not None for side in sides for value in side):
+            gain = {task: (a or 0.0) - (b or 0.0) for task, a, b in zip(tasks, *sides, strict=True)}
+            found.append({**gain, MEAN: fmean(gain.values())})
     return found
 
 

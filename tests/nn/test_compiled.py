@@ -45,10 +45,26 @@ def test_without_a_compiler_the_reason_is_given(source: Path, monkeypatch: pytes
     assert "false cannot build twice.c" in str(compiled.library(source, ()))
 
 
-def test_the_library_is_kept_only_where_nobody_else_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_was_left_damaged_is_built_again(source: Path) -> None:
+    if not shutil.which("cc"):
+        pytest.skip("needs a C compiler")
+    compiled.library(source, ("-O1",))
+    (built,) = (source.parent / "cache" / "encodeonce").glob("twice-*.so")
+    other = built.with_name("moved")  # what is loaded already stays as it is
+    built.rename(other)
+    built.write_bytes(b"")
+    found = compiled.library(source, ("-O1",))
+    assert isinstance(found, ctypes.CDLL)
+    assert found.twice(21) == 42
+
+
+def test_the_library_is_kept_only_where_nobody_else_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiled.private_folder() == tmp_path / "encodeonce"
     os.chmod(tmp_path / "encodeonce", 0o777)
     elsewhere = compiled.private_folder()
     assert elsewhere != tmp_path / "encodeonce"
-    elsewhere.rmdir()
+    assert compiled.private_folder() == elsewhere, "one a process"
+    assert caplog.text.count("is no folder that only you can write to") == 1

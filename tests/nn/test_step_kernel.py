@@ -131,6 +131,25 @@ def test_what_the_kernel_cannot_take_goes_another_way() -> None:
         assert not step_kernel.usable(other)
 
 
+@pytest.mark.parametrize("cls", [Adapted, Aggregation])
+def test_under_autocast_the_kernel_is_given_fp32(cls: type) -> None:
+    adapter, views = cls(WIDTH).eval(), torch.randn(5, sum(LENGTHS), WIDTH)
+    expected = adapter(Packed(views, LENGTHS))
+    with torch.autocast("cpu", torch.bfloat16):
+        out = adapter(Packed(views, LENGTHS)).float()
+    assert (out - expected).norm() <= 0.02 * expected.norm()
+    assert all(gradient.isfinite().all() for gradient in gradients(adapter, out))
+
+
+@pytest.mark.parametrize("cls", [Adapted, Aggregation])
+def test_rows_may_be_any_whole_numbers_in_any_order_of_memory(cls: type) -> None:
+    adapter, views = cls(WIDTH).eval(), torch.randn(5, sum(LENGTHS), WIDTH)
+    rows = torch.tensor([[1, 0], [7, 1], [18, 2]])
+    expected = adapter(Packed(views, LENGTHS), rows[:, 0].clone())
+    for given in (rows[:, 0], rows[:, 0].int()):
+        torch.testing.assert_close(adapter(Packed(views, LENGTHS), given), expected, rtol=0, atol=0)
+
+
 def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("CC", "no-such-compiler-anywhere")
     monkeypatch.setenv("XDG_CACHE_HOME", "/nonexistent/cache")
