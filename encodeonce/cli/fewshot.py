@@ -106,8 +106,8 @@ def fewshot(
         draw(model, picture)
     result = {**report_of(model), **(tested(model, given) if given.test else {})}
     answers = [str(one) for one in model.predict(shown(given.asked))] if given.asked else []
-    if output is not None and asked is not None:
-        write_asked(output, asked, given, answers, columns)
-    elif answers:
+    if answers and output is None:
         result["answers"] = answers
     click.echo(json.dumps(result, ensure_ascii=False) if as_json else as_text(model, result))
+    if output is not None and asked is not None:
+        write_asked(output, asked, given, answers, columns)

@@ -118,15 +118,19 @@ def write(
     """Write `source` with cells replaced, or added on the right where the table has no column of the name.
 
     `source` is a table (all other cells keep their bytes) or documents (id, text, pair, meta and the given columns are
-    written under a header). `columns` hold one value a row. `layout_columns` is what `columns` is in `read`.
+    written under a header). `columns` hold one value a row. `layout_columns` is what `columns` is in `read`; one of
+    `columns` that it names and the table lacks is added under the name that it has there.
     """
     if not isinstance(source, (str, Path)):
         comma = separator or ("," if _suffix(target) == ".csv" else "\t")
         write_text(target, _from_documents(source, columns, comma))
         return
     found = table(source, header=_has_header(layout_columns, header), quoting=quoting, separator=separator)
-    where = {name: at for at, name in enumerate(found.names)}
-    where.update(_where(layout_columns, found, source) if layout_columns else {})
+    layout = dict(layout_columns or {})
+    new = {name: layout.pop(name) for name in columns if name in layout and _lacks(found, layout[name])}
+    where = {name: at for at, name in enumerate(found.names) if name not in new}
+    where.update(_where(layout, found, source) if layout else {})
+    columns = {at if isinstance(at := new.get(name), str) else name: column for name, column in columns.items()}
     comma = separator or ("," if _suffix(source) == ".csv" else "\t")
     quotes = quoting if quoting is not None else comma != "\t"
     write_text(target, _rewritten(found, columns, where, comma, quotes, str(source)))
@@ -195,14 +199,14 @@ def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Pa
     uncut = UNCUT if len(found.names) == 1 else ""
     for ours, at in (columns or {}).items():
         if isinstance(at, str):
-            if at not in found.names:
+            if _lacks(found, at):
                 raise DataError(
                     f"{path}:1: no column {at!r} ({ours}). The header has: {', '.join(found.names)}."
                     f"{nearest(at, list(found.names))}{uncut or ' ' + NO_HEADER}"
                 )
             where[ours] = found.names.index(at)
         else:
-            if found.names and not -len(found.names) <= at < len(found.names):
+            if _lacks(found, at):
                 raise DataError(f"{path}:1: no column {at} ({ours!r}); the table has {len(found.names)}.{uncut}")
             where[ours] = at % max(len(found.names), 1)
     if found.header:
@@ -214,6 +218,12 @@ def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Pa
             f"config columns = {{ text = \"NAME\" }}, in Python columns={{'text': 'NAME'}}). {NO_HEADER}"
         )
     return where
+
+
+def _lacks(found: Table, at: int | str) -> bool:
+    """Whether there is no such column; of a table without rows that is not known of a number."""
+    n = len(found.names)
+    return at not in found.names if isinstance(at, str) else n > 0 and not -n <= at < n
 
 
 def _suffix(path: Any) -> str:

@@ -86,6 +86,14 @@ def test_answers_come_out_as_predict_writes_them(run: Run, tiny: Path, files: di
     named = (*settings, "--columns", "text=body", "--predict", tmp_path / "new.csv")
     run("fewshot", tmp_path / "labelled.csv", "--label", "kind", *named, "-o", tmp_path / "answered.csv")
     assert (tmp_path / "answered.csv").read_text() == "n,body,kind\n1,dog cat bird,10\n2,likes finds,9\n"
+    called = (*settings, "--columns", "text=body,label=kind", "--predict", tmp_path / "new.csv")
+    run("fewshot", tmp_path / "labelled.csv", *called, "-o", tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "answered.csv").read_bytes()
+    (tmp_path / "bare.csv").write_text(labelled)
+    (tmp_path / "new_bare.csv").write_text("dog cat bird\nlikes finds\n")
+    numbered = (*settings, "--columns", "text=0,label=1", "--predict", tmp_path / "new_bare.csv")
+    run("fewshot", tmp_path / "bare.csv", *numbered, "-o", tmp_path / "answered_bare.csv")
+    assert (tmp_path / "answered_bare.csv").read_text() == "dog cat bird,10\nlikes finds,9\n"
     refused = run("fewshot", tmp_path / "labelled.csv", "--label", "kind", *named, "-o", "answers.jsonl", code=1)
     assert ".jsonl is the ending of" in refused.output
     assert "csv" in refused.output

@@ -175,3 +175,15 @@ def test_words_without_a_text_are_no_row(tmp_path: Path) -> None:
     documents = [Document("a", text="x"), Document("b", ("one", "two"), place="in:2")]
     with pytest.raises(DataError, match=r"in:2: words without a text cannot be written as a row of a table. Write js"):
         table.write(tmp_path / "o.csv", documents, {"label": ["L", "M"]})
+
+
+def test_a_named_column_that_the_table_lacks_is_added_under_its_name_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("body,label\na,7\nb,8\n", encoding="utf-8")
+    named = {"text": "body", "label": "cls"}
+    assert rewritten(path, {"label": ["1", "2"]}, layout_columns=named) == b"body,label,cls\na,7,1\nb,8,2\n"
+    assert rewritten(path, {"label": ["1", "2", "3"]}, layout_columns={"text": 0, "label": 2}) == (
+        b"body,label,1\na,7,2\nb,8,3\n"
+    )
+    with pytest.raises(DataError, match="no column 'corpus'"):
+        rewritten(path, {"label": ["1", "2"]}, layout_columns={"text": "corpus", "label": "cls"})
