@@ -42,6 +42,7 @@ ENDINGS = ("", ".txt", ".text", ".tsv", ".json")
 
 _NUMBERED = re.compile(r"(?:(\d+)\s+-\s+)?(.*)")
 _WORD = re.compile(r"[^\W\d_]+")
+_JOINT = re.compile(r"(?<=\w)[-_](?=\w)")
 
 
 def path_of(document: Document, field: str = "category_path") -> Path_:
@@ -85,7 +86,11 @@ class Taxonomy:
         """From the paths of documents, or of a whole taxonomy. DataError where every path is empty."""
         depth = max(map(len, paths), default=0)
         if not depth:
-            raise DataError(f"all of {len(paths)} documents have an empty category path; there is nothing to classify.")
+            raise DataError(
+                f"all of {len(paths)} documents have an empty category path, so there is nothing to classify. In "
+                "`pretrain` data.path names the field; objective = 'triplet' reads no classes, and without metadata "
+                "sample.rule = 'rouge' and sample.topic_levels will do."
+            )
         return cls(tuple(tuple(sorted({p[: h + 1] for p in paths if len(p) > h})) for h in range(depth)))
 
     @property
@@ -155,11 +160,22 @@ def _entries(path: Path) -> list[tuple[str, Path_]]:
     elif suffix == ".tsv":
         found = _of_table(text, path)
     else:
-        lines = [line.strip() for line in text.split("\n")]
-        cut = [_NUMBERED.fullmatch(line) for line in lines if line and not line.startswith("#")]
-        found = [(one[1] or "", tuple(part.strip() for part in one[2].split(SEPARATOR))) for one in cut if one]
+        found = _of_lines(text, path)
     if not found:
         raise DataError(f"{path}: no path in it.")
+    return found
+
+
+def _of_lines(text: str, path: Path) -> list[tuple[str, Path_]]:
+    found = []
+    for number, line in enumerate(map(str.strip, text.split("\n")), 1):
+        cut = _NUMBERED.fullmatch(line)
+        if not cut or not line or line.startswith("#"):
+            continue
+        nodes = tuple(part.strip() for part in cut[2].split(SEPARATOR))
+        if not all(nodes):
+            raise DataError(f"{path}:{number}: {line!r} has a node without a name. Name it, or take a '>' away.")
+        found.append((cut[1] or "", nodes))
     return found
 
 
@@ -184,11 +200,16 @@ def _of_json(text: str, path: Path) -> list[tuple[str, Path_]]:
 
 
 def _of_table(text: str, path: Path) -> list[tuple[str, Path_]]:
-    rows = list(csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE))
-    columns = set(rows[0]) if rows else set()
-    short = next((n for n, row in enumerate(rows, 2) if None in row.values()), None)
-    if short is not None:
-        raise DataError(f"{path}:{short}: fewer values than the header has columns.")
+    read = csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
+    rows, columns = [], set(read.fieldnames or ())
+    for row in read:
+        if None in row or None in row.values():
+            kind = "more" if None in row else "fewer"
+            raise DataError(
+                f"{path}:{read.line_num}: {kind} values than the header has columns, {len(columns)}. Cells are divided "
+                "by a tab."
+            )
+        rows.append(row)
     if {"group", "archive", "name"} <= columns:
         return [(row.get("category", ""), (row["group"], row["archive"], row["name"])) for row in rows]
     if not {"code", "label", "parent"} <= columns:
@@ -229,9 +250,10 @@ def map_category(
 
     A category is a name, a whole path ("A > B > C"), or one of `codes` (`read_codes`). A path that the leaves have is
     that leaf; of any other its last name counts, and of several leaves of this name the one with most of the path's
-    names. `embed` gives a word's vector (None, or absent: unknown, skipped) or, as a function, a sentence encoder's
-    vector of the whole name. Names are lower-cased and cut at everything but letters (`spelled`); ties go to the
-    earlier leaf. Where no word is known, or the cosine is under `min_cos`, the leaf is the empty path.
+    names. Names are the same up to case, white space and hyphens between words. `embed` gives a word's vector (None, or
+    absent: unknown, skipped) or, as a function, a sentence encoder's vector of the whole name; for it names are
+    lower-cased and cut at everything but letters (`spelled`), and ties go to the earlier leaf. Where no word is known,
+    or the cosine is under `min_cos`, the leaf is the empty path.
     """
     return map_categories([category], leaves, embed, min_cos, codes)[0]
 
@@ -270,22 +292,22 @@ class _Names:
     """Leaves by whole path, by code and by name."""
 
     def __init__(self, leaves: Sequence[Path_], codes: Mapping[str, Path_]) -> None:
-        self.whole = {tuple(map(spelled, leaf)): leaf for leaf in reversed(leaves)}
+        self.whole = {tuple(map(_called, leaf)): leaf for leaf in reversed(leaves)}
         self.codes = {code.lower(): leaf for code, leaf in codes.items()}
         self.named: dict[str, list[Path_]] = {}
         for leaf in leaves:
-            self.named.setdefault(spelled(leaf[-1]), []).append(leaf)
+            self.named.setdefault(_called(leaf[-1]), []).append(leaf)
 
     def leaf(self, category: str) -> Path_ | None:
         """None where nothing is called so."""
-        nodes = tuple(map(spelled, category.split(SEPARATOR)))
+        nodes = tuple(map(_called, category.split(SEPARATOR)))
         if len(nodes) > 1 and nodes in self.whole:
             return self.whole[nodes]
         last = last_name(category)
         if last.lower() in self.codes:
             return self.codes[last.lower()]
-        alike = self.named.get(spelled(last), ())
-        return max(alike, key=lambda leaf: len(set(nodes) & set(map(spelled, leaf))), default=None)
+        alike = self.named.get(_called(last), ()) if last else ()
+        return max(alike, key=lambda leaf: len(set(nodes) & set(map(_called, leaf))), default=None)
 
 
 def last_name(category: str) -> str:
@@ -293,8 +315,13 @@ def last_name(category: str) -> str:
     return category.rsplit(SEPARATOR, 1)[-1].strip()
 
 
+def _called(name: str) -> str:
+    """What names have in common that are the same; digits and signs tell them apart ("B6" and "B12", "C" and "C++")."""
+    return " ".join(_JOINT.sub(" ", name.casefold()).split())
+
+
 def spelled(name: str) -> str:
-    """Lower-cased words of letters alone."""
+    """Lower-cased words of letters alone: what is embedded."""
     return " ".join(_WORD.findall(name.lower()))
 
 
@@ -305,6 +332,8 @@ def last_nodes(leaf: Path_) -> str:
 
 def _mean(name: str, embed: Embed) -> Float[np.ndarray, " V"] | None:
     """The mean of the known words' vectors, scaled to length 1; of the whole string by a function."""
+    if not spelled(name):
+        return None
     if callable(embed):
         vector = embed(spelled(name))
     else:

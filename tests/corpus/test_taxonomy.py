@@ -32,7 +32,7 @@ def test_classes_are_whole_paths_and_missing_levels_are_the_null_class() -> None
     assert second == {"level": 2, "classes": 3, "documents": 3, "used": 3, "largest": 1}
     with pytest.raises(DataError, match="'a > z' is not in this taxonomy of 2 levels"):
         taxonomy.labels([("a", "z")])
-    with pytest.raises(DataError, match="all of 2 documents have an empty category path"):
+    with pytest.raises(DataError, match=r"all of 2 documents have an empty category path.* objective = 'triplet'"):
         Taxonomy.of([(), ()])
 
 
@@ -82,6 +82,13 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
         ("j.json", json.dumps({"a": "b"}), "'a' is no list"),
         ("b.json", '{"a":\n [', r"b.json:2:3: bad JSON"),
         ("s.tsv", "code\tlabel\tparent\n1\tA\t\n2\tB\n", r"s.tsv:3: fewer values"),
+        (
+            "l.tsv",
+            "code\tlabel\tparent\n1\tA\t\n\n2\tB\t1\tC\n",
+            r"l.tsv:4: more values than the header has columns, 3",
+        ),
+        ("m.tsv", "1\tA\t\n2\tB\t1\tC\n", r"m.tsv:2: more values"),
+        ("n.txt", "A > B\n7 - A > > B\n", r"n.txt:2: '7 - A > > B' has a node without a name"),
         ("t.tsv", "x\ty\n1\t2\n", "it needs group, archive, name"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -107,6 +114,17 @@ def test_a_category_goes_to_its_name_or_to_the_nearest_last_two_nodes() -> None:
     several = map_categories(["nothing", "GAS grill", "grill", "grill"], leaves, embed)
     assert several == [map_category(name, leaves, embed) for name in ("nothing", "GAS grill", "grill", "grill")]
     assert map_category("gas grill", leaves, lambda text: np.array([len(text), 1.0])).exact
+
+
+@pytest.mark.parametrize("others", [("B12", "Windows 10", "1984"), ("B-12", "Windows  10", "1984", "C++", "#")])
+def test_names_that_differ_in_digits_or_signs_are_different_names(others: tuple[str, ...]) -> None:
+    """Each leaf's path and name lead to it alone, and a name that is no leaf's to none."""
+    leaves = [("Top", name) for name in ("B6", "Windows 11", "9999", "C", *others)]
+    for leaf in leaves:
+        for name in (" > ".join(leaf), leaf[1], leaf[1].lower()):
+            assert map_category(name, leaves, {}).leaf == leaf, name
+    for name in ("Windows 12", "B7", "2001", "C#", "", " > ", "Top > "):
+        assert map_category(name, leaves, lambda text: np.ones(2) if not text else None).leaf == (), name
 
 
 def test_a_category_may_be_a_whole_path_or_a_code(shared: Path) -> None:
