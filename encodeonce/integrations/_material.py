@@ -62,8 +62,9 @@ class TextVectors:
             self.store.fill(documents, self.pooled)
             return self.store.batch(self.store.index(keys)).views.numpy().transpose(1, 0, 2)
         lacking = {key: document for key, document in zip(keys, documents, strict=True) if key not in self._held}
+        new = list(lacking)
         for position, views in self.pooled.encode(self.pooled.cut(list(lacking.values())), "all"):
-            self._held[list(lacking)[position]] = views[:, 0]
+            self._held[new[position]] = views[:, 0]
         return np.stack([self._held[key] for key in keys])
 
 

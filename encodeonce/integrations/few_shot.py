@@ -151,12 +151,11 @@ class FewShot:
     def fit(self, texts: Texts, labels: Sequence[Any], unlabelled: Texts | None = None) -> "FewShot":
         """Try, choose, and train on all labels. Pairs of texts are given as two-tuples, labels as any sortable values.
 
-        Raises DataError where texts and labels differ in number, for a missing label, for a single class, for a class
-        without two different examples, for an empty text, where single texts and pairs cannot be compared, and where
-        texts are too long for a method that was named;
-        ConfigError for an unknown method, for one that needs unlabelled texts where there is none, and for a number out
-        of range; TooFewVectors where the unlabelled texts are fewer than the neighbours asked for, whatever text is
-        asked later; NonFinite for a method that answers NaN. What was fitted before is lost then.
+        Raises DataError where texts and labels differ in number, single texts and pairs cannot be compared, or texts
+        are too long for a method that was named, for a missing label, a single class, one without two different
+        examples, and an empty text; ConfigError for an unknown method, for one that needs unlabelled texts where there
+        is none, and for a number out of range; TooFewVectors where the unlabelled texts are fewer than the neighbours
+        asked for, whatever text is asked; NonFinite for a method that answers NaN. What was fitted before is lost then.
         """
         self.__dict__.pop("mixture_", None)  # half of this fit and half of the last would answer, and be wrong
         documents, labels = as_documents(texts, "text"), list(labels)
@@ -248,8 +247,9 @@ class FewShot:
         self._need_fit()
         kept = self.classes_ if classes is None else np.asarray(classes)
         check_kept(kept, self.classes_)
+        given = {k: v for k, v in self.get_params().items() if k not in ("encoder", "store", "prompt")}
         values = {
-            "parameters": {k: v for k, v in self.get_params().items() if k not in ("encoder", "store", "prompt")},
+            "parameters": {k: int(v) if isinstance(v, np.integer) else v for k, v in given.items()},
             "prompt": None if self._asking is None else self._asking.to_json(),
             "classes": kept.tolist(),
             "pairs": self.pairs_,
@@ -291,7 +291,7 @@ class FewShot:
             raise ConfigError(f"methods={self.methods!r} is a text. Give a list of names: [{self.methods!r}].")
         if not isinstance(self.methods, Collection) or not all(isinstance(name, str) for name in self.methods):
             raise ConfigError(f"methods={self.methods!r} is no list of names. Give one, such as {list(METHODS)}.")
-        Schedule(self.steps, self.learning_rate, self.encoder_learning_rate, self.seed).settings(1)
+        Schedule(int(self.steps), self.learning_rate, self.encoder_learning_rate, int(self.seed)).settings(1)
         Tuning("finetune", compute=self.compute)
 
     def _names(self, corpus: Sequence[Document]) -> list[str]:
@@ -341,7 +341,7 @@ class FewShot:
         """The part of the cross-validation of each text, of copies the same."""
         keys = [content(document) for document in documents]
         least = min(len({keys[i] for i in np.flatnonzero(index == label)}) for label in range(len(self.classes_)))
-        return folds_of(keys, index, min(self.folds, least), self.seed)
+        return folds_of(keys, index, int(min(self.folds, least)), int(self.seed))
 
     def _fitting(
         self,
@@ -412,9 +412,9 @@ class FewShot:
 
     def _train(self, name: str, material: Material) -> Trained:
         if name in PROBES:
-            probe = replace(PROBES[name], k=self.neighbours)
+            probe = replace(PROBES[name], k=int(self.neighbours))
             return probe.train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
-        schedule = Schedule(self.steps, self.learning_rate, self.encoder_learning_rate, self.seed)
+        schedule = Schedule(int(self.steps), self.learning_rate, self.encoder_learning_rate, int(self.seed))
         base = self._base(name)
         fits = np.flatnonzero(base.fits(material.documents))
         if len(fits) < len(material):
@@ -423,7 +423,7 @@ class FewShot:
         classes = own.targets.argmax(1)
         if name in FUSED:
             assert self._neighbourhood is not None
-            fusing = replace(FUSINGS[name], k=self.neighbours)
+            fusing = replace(FUSINGS[name], k=int(self.neighbours))
             return fused(base, own.documents, classes, fusing, self._neighbourhood, schedule)
         if isinstance(base, Asking):
             return asked(base, own.documents, classes, schedule)
