@@ -21,7 +21,7 @@ from ..types import Corpus, Neighbours
 from .approximate import KINDS, Approximate, kind_for
 from .scan import Scan
 
-__all__ = ["METRICS", "Rows", "Search"]
+__all__ = ["METRICS", "Rows", "Search", "check_search"]
 
 log = logging.getLogger("encodeonce")
 
@@ -67,11 +67,7 @@ class Search:
         memory: int = MEMORY,
         seed: int = 0,
     ) -> None:
-        if metric not in METRICS:
-            raise ConfigError(f"metric={metric!r} is none of {', '.join(METRICS)}.{nearest(metric, list(METRICS))}")
-        if kind not in ("exact", "auto", *KINDS):
-            names = ["exact", "auto", *KINDS]
-            raise ConfigError(f"kind={kind!r} is none of {', '.join(names)}.{nearest(kind, names)}")
+        check_search(metric, kind)
         if len(rows.shape) != 2 or rows.shape[1] < 1:
             raise ConfigError(f"rows of shape {tuple(rows.shape)} cannot be searched; give [N, D] with D at least 1.")
         self.metric, self.corpus, self.memory, self.seed = metric, corpus, memory, seed
@@ -233,6 +229,13 @@ class Search:
     @cached_property
     def _approximate(self) -> Approximate:
         return Approximate(self._read, self.shape, self.kind, squared=self.metric == "l2", seed=self.seed)
+
+
+def check_search(metric: str, kind: str) -> None:
+    """ConfigError for a metric or a kind that `Search` does not know."""
+    for name, value, known in (("metric", metric, list(METRICS)), ("kind", kind, ["exact", "auto", *KINDS])):
+        if value not in known:
+            raise ConfigError(f"{name}={value!r} is none of {', '.join(known)}.{nearest(value, known)}")
 
 
 def fp32(rows: "np.ndarray | Tensor") -> np.ndarray:

@@ -229,6 +229,17 @@ def test_no_file_of_a_corpus_is_ever_seen_half_written(retriever: Retriever, enc
             assert name.read_bytes() == b"half"
 
 
+@pytest.mark.parametrize(("named", "message"), [({"metric": "cosin"}, "'cosine'"), ({"kind": "exat"}, "'exact'")])
+def test_a_search_that_is_not_known_is_refused_before_anything_is_encoded(
+    named: dict[str, str], message: str, encoder: Counting, tmp_path: Path
+) -> None:
+    before = encoder.encoded
+    with pytest.raises(ConfigError, match=f"is none of .*Did you mean {message}"):
+        Retriever.build(tmp_path / "new", texts(8), encoder, **named)
+    assert encoder.encoded == before
+    assert not (tmp_path / "new").exists()
+
+
 def test_another_metric_searches_the_same_vectors_and_has_neighbours_of_its_own(
     retriever: Retriever, encoder: Counting
 ) -> None:

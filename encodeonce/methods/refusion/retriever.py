@@ -20,6 +20,7 @@ from safetensors.numpy import save as array_bytes
 from ...errors import ConfigError, CorruptStore, DataError, SpecMismatch
 from ...store import FillReport, Search, Store, Stored
 from ...store.claim import write_atomically
+from ...store.search import check_search
 from ...types import Corpus, Document, Spec, texts_digest
 from .near import Leakage, Near, asked, leakage, nearest_of, own_rows, same, texts_of
 
@@ -69,8 +70,10 @@ class Retriever:
 
         A folder that holds this corpus already is opened; several processes may build it at once. Raises DataError
         where there is no text, ConfigError where the folder holds another corpus, SpecMismatch where another encoder
-        made its vectors, CorruptStore where its manifest cannot be read.
+        made its vectors, CorruptStore where its manifest cannot be read; ConfigError, before anything is encoded, for
+        an unknown metric or kind.
         """
+        check_search(metric, kind)
         folder = Path(folder)
         every = [text for document in documents for text in texts_of(document)]
         texts = list({same(text): text for text in reversed(every) if text.strip()}.values())[::-1]
