@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor, nn
 
-__all__ = ["Described", "Scorer", "Serialised", "SizedByPieces", "SplitExamples", "Trainee", "TwoLevel"]
+__all__ = ["Described", "Scorer", "Serialised", "SizedByPieces", "SplitExamples", "Traced", "Trainee", "TwoLevel"]
 
 
 @runtime_checkable
@@ -68,6 +68,13 @@ class Described(Protocol):
 
     def described(self) -> Mapping[str, Any]:
         """Its settings as plain JSON values, which a resumed run compares."""
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """A method that notes what it sees while it is trained: a resumed run goes on with the notes of before."""
+
+    trace: list[dict[str, float]]
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ goes on from its last checkpoint, bit by bit as if it had not been.
 
 import contextlib
 import itertools
+import json
 import logging
 import math
 import time
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from ..errors import ConfigError, DataError, RunError
-from . import Described, Scorer, Serialised, SplitExamples, Trainee, TwoLevel
+from . import Described, Scorer, Serialised, SplitExamples, Traced, Trainee, TwoLevel
 from .batches import epoch, n_batches
 from .checkpoint import Checkpoint, differences
 from .evaluate import evaluate
@@ -338,6 +339,8 @@ class _Loop:
             "groups": self.optimiser.state_dict()["param_groups"],
             "schedule": {k: v for k, v in self.schedule.state_dict().items() if not callable(v)},
             "random": random_values,
+            # a string, since a note may be NaN, which no JSON of ours holds
+            "trace": json.dumps(self.method.trace) if isinstance(self.method, Traced) else "[]",
         }
         if self.upper is not None:
             values["upper"], moments = self.upper.state()
@@ -373,6 +376,8 @@ class _Loop:
         if self.upper is not None:
             self.upper.restore(values["upper"], _under(found.tensors, "upper/"))
         restore_generators(_under(found.tensors, "random/"), values["random"])
+        if isinstance(self.method, Traced):
+            self.method.trace[:] = json.loads(values.get("trace", "[]"))  # older checkpoints have none
         self.log.back_to(self.at.step, self.at.epoch)
         log.info("going on after step %d of %d (epoch %d)", self.at.step, self.steps, self.at.epoch + 1)
 
