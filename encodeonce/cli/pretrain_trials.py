@@ -100,10 +100,11 @@ def gain(scores: Scores, name: str) -> tuple[float, float | None]:
 def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     """`pretraining.pretrain` with the objective that the task prefers; the report's "probe" says what was tried.
 
-    FOLDER/probe.json keeps what was found: an interrupted run goes on, and more budget may be given once the choice is
-    made. All trials are sized before the first of them encodes anything, so that none finds stored what another paid
-    for. The encoder that comes out at the end is scored too, beside the budget. ConfigError without a budget, and
-    where it is too little to choose by; RunError where the folder holds a run of an objective that was named.
+    FOLDER/probe.json keeps what was found: an interrupted run goes on, and another budget may be given once the choice
+    is made, until the first checkpoint of the chosen objective. All trials are sized before the first of them encodes
+    anything, so that none finds stored what another paid for. The encoder that comes out at the end is scored too,
+    beside the budget. ConfigError without a budget, and where it is too little to choose by; RunError where the folder
+    holds a run of an objective that was named, or one that was asked otherwise.
     """
     if not config.budget:
         raise ConfigError("objective = 'probe' spends a budget: add --budget 5m (or 44TFLOP), or name the objective.")
@@ -203,8 +204,9 @@ class _Found:
             return
         before = json.loads(self.path.read_text())
         then, now = before["origin"], json.loads(json.dumps(origin))
-        if "chosen" in before:  # then more may be given
-            now["budget"] = then["budget"]
+        again = "chosen" in before and not begun(folder)  # then another budget may be given
+        if again:
+            then = {**then, "budget": now["budget"]}
         changed = differences(then, now)
         if changed:
             raise RunError(
@@ -212,6 +214,8 @@ class _Found:
                 "as it was, choose another folder, or delete this one."
             )
         self.kept = before
+        if again:
+            self.keep(origin=then)
 
     def keep(self, **changes: Any) -> None:
         """Write it down, with these changes."""

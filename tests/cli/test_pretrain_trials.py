@@ -133,6 +133,14 @@ def test_a_killed_choice_goes_on_and_says_where_untouched_is_as_good(
     assert ("the untouched encoder scores as high" in done.stderr) is (untouched == 70.0)
     assert report["probe"]["budget"] == "300s"
     assert 280 < float(report["budget"].removesuffix("s")) < 300, "the clock, not the parts, is taken off"
+    more = run("pretrain", path, "-o", "out", "--budget", "400s", code=1)
+    assert "a choice of objective that was made differently: budget: '300s' then, '400s' now" in more.stderr
+    assert run("pretrain", path, "-o", "out", "--budget", "300s").output.count("chosen: masked") == 1
+    shutil.rmtree("out/train/checkpoint")
+    more = run("pretrain", path, "-o", "out", "--budget", "400s", "--json")
+    assert json.loads(more.stdout)["probe"]["budget"] == "400s", "until the first checkpoint"
+    less = run("pretrain", path, "-o", "out", "--budget", "300s", code=1)
+    assert "budget: '400s' then, '300s' now" in less.stderr
 
 
 def test_a_run_of_a_named_objective_is_refused_before_anything_is_scored(
