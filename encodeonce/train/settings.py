@@ -91,7 +91,8 @@ class Settings:
         self._need("optim", self.optim in OPTIMISERS, f"one of {', '.join(OPTIMISERS)}")
         self._need("lr_scheduler_type", self.lr_scheduler_type in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
         if self.lr_scheduler_type == "one_cycle":
-            self._need("warmup_ratio", 0 < self.warmup_ratio < 1, "between 0 and 1, both excluded")
+            rule = "between 0 and 1, both excluded, with lr_scheduler_type='one_cycle': set it, too, such as 0.3"
+            self._need("warmup_ratio", 0 < self.warmup_ratio < 1, rule)
         self._need("warmup_ratio", 0 <= self.warmup_ratio < 1, "at least 0 and less than 1")
         decays = self.optim == "adamw" or not self.weight_decay
         self._need("weight_decay", decays, f"0 with optim={self.optim!r}; optim='adamw' has one")

@@ -37,7 +37,7 @@ KINDS: Mapping[type, tuple[str, Any]] = {
 """Kind of a default -> what values of it are called, and what they may be."""
 
 READERS: Mapping[str, tuple[str, ...]] = {
-    "triplet": ("margin", "triplet_on"),
+    "triplet": ("margin", "far", "triplet_on"),
     "hierarchy": ("reduction", "head_hidden"),
     "masked": ("probability", "whole_words", "new_head"),
     "of_documents": ("projection", "scale", "padded"),
@@ -109,7 +109,10 @@ class Objective:
         kind, as a config file may hold it."""
         if name not in OBJECTIVES:
             known = list(OBJECTIVES)
-            raise ConfigError(f"objective {name!r} is not known. There is: {', '.join(known)}.{nearest(name, known)}")
+            raise ConfigError(
+                f"objective {name!r} is not known. There is: {', '.join(known)}, and in `pretrain` probe, which tries "
+                f"several.{nearest(name, [*known, 'probe'])}"
+            )
         defaults: dict[str, Any] = {field.name: field.default for field in fields(cls)}
         for key, value in changes.items():
             if key not in defaults:
