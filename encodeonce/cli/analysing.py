@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 
 from ..corpus.taxonomy import path_of
-from ..corpus.text import with_sentences
+from ..corpus.text import joined, with_sentences
 from ..encoders.live import LiveBlocks
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
@@ -129,8 +129,7 @@ def _documents(documents: Sequence[Document], limit: int) -> list[Document]:
 
 
 def _windows(one: Pretrained, documents: Sequence[Document]) -> list[Any]:
-    plain = [Document(document.id, text=" ".join(document.sentences)) for document in documents]
-    return [windows_of([cut], [""]) for cut in one.cut(plain)]
+    return [windows_of([cut], [""]) for cut in one.cut(list(map(joined, documents)))]
 
 
 def _by_sentences(blocks: LiveBlocks, rows: Sequence[np.ndarray]) -> Vectors:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 
 from ..corpus.taxonomy import path_of
-from ..corpus.text import paragraphs, with_sentences
+from ..corpus.text import joined, paragraphs, with_sentences
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError
 from ..methods.fastdoc.analysis import paragraph_similarity, window_length
@@ -76,7 +76,8 @@ def paired(documents: Sequence[Document], field: str, levels: int, n: int, seed:
         raise DataError(
             f"--path {field}: none of {len(kept)} documents has this field. There is: {', '.join(known) or 'none'}."
         )
-    rule = SharedGroup.of([document.key for document in kept], [[" > ".join(path)] if path else [] for path in paths])
+    keys = [document.key_in("sentence") for document in kept]
+    rule = SharedGroup.of(keys, [[" > ".join(path)] if path else [] for path in paths])
     drawn = triplets(rule, n, seed).tuples
     used = np.unique(drawn)
     return Pairs([kept[i] for i in used], np.searchsorted(used, drawn))
@@ -109,7 +110,7 @@ def window_lengths(
     if least > most:
         raise ConfigError(f"--pieces {least} {most}: the least comes first; write --pieces {most} {least}.")
     kept = _with_sentences(documents)
-    cut = model.cut([Document(d.id, text=" ".join(d.sentences)) for d in kept])
+    cut = model.cut(list(map(joined, kept)))
     fit = [(d, one.ids[one.word >= 0]) for d, one in zip(kept, cut, strict=True) if least <= len(one) <= most]
     if len(fit) < 3:
         raise DataError(
@@ -117,10 +118,10 @@ def window_lengths(
         )
     if len(fit) < len(kept):
         log.info("%d of %d documents have %d to %d pieces; the others are left out", len(fit), len(kept), least, most)
-    ids = {document.key: own for document, own in fit}
+    ids = {document.key_in("sentence"): own for document, own in fit}
     pairs = paired([document for document, _ in fit], field, levels, n, seed)
     table = model.stack().model.get_input_embeddings().weight.detach()
-    by_piece = [table[torch.from_numpy(ids[d.key].astype(np.int64))].numpy() for d in pairs.documents]
+    by_piece = [table[torch.from_numpy(ids[d.key_in("sentence")].astype(np.int64))].numpy() for d in pairs.documents]
     by_sentence = sentence_vectors(sentence_encoder or encoder, [d.sentences for d in pairs.documents])
     found = {}
     for name, rows in (("pieces", by_piece), ("sentences", by_sentence)):

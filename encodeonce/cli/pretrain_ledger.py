@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..corpus.text import joined
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..methods.fastdoc.examples import DocumentExamples
@@ -67,7 +68,7 @@ class Ledger:
             in_all = len(windows) * self.settings.num_train_epochs
             n_read = self.config.windows_per_batch * done.batches if len(examples.tuples) else in_all
             train += round(pieces(windows) / len(windows) * n_read)
-        cut = [len(one) for one in self.base.cut([Document("d", text=" ".join(d.sentences)) for d in used])]
+        cut = [len(one) for one in self.base.cut(list(map(joined, used)))]
         epoch = pieces(masked_windows(cut, self.config.window, self.base.window))
         seconds = {**self.seconds, "total": sum(self.seconds.values())}
         flops = {"encode": once, "train": train, "total": once + train}

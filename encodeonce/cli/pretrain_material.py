@@ -7,14 +7,16 @@ import hashlib
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from ..corpus.taxonomy import names_of, path_of
-from ..corpus.text import with_sentences
+from ..corpus.text import joined, with_sentences
 from ..encoders.pooled import Pooled
 from ..errors import ConfigError, DataError
 from ..methods.fastdoc.examples import too_long
@@ -24,11 +26,11 @@ from ..methods.fastdoc.similarity import Cited, SharedGroup
 from ..methods.fastdoc.unsupervised import rouge_triplets
 from ..resolve import nearest
 from ..types import Document
-from .pretrain_config import PretrainConfig
+from .pretrain_config import DocumentsSection, PretrainConfig
 from .pretrain_costs import Budget
 from .steps import documents_of
 
-__all__ = ["Material", "check", "paths_of", "prepare", "sampled", "topics_in", "within"]
+__all__ = ["Material", "check", "paths_of", "prepare", "sampled", "topics_in", "unread", "within"]
 
 log = logging.getLogger("encodeonce")
 
@@ -39,7 +41,7 @@ class Material:
 
     train: list[Document]
     held_out: list[Document]
-    counts: dict[str, int]
+    counts: dict[str, Any]
 
     def digest(self) -> str:
         """Equal for equal documents on both sides, in this order, with equal metadata."""
@@ -99,14 +101,38 @@ def check(config: PretrainConfig, objective: Objective) -> None:
         )
 
 
+def unread(config: PretrainConfig, objective: Objective) -> dict[str, Any]:
+    """Settings that were given and change nothing in a run of this objective: name -> value."""
+    made = config.sample
+    names = {
+        "windows_of": not objective.masked,
+        "train.inside_learning_rate": True,
+        "train.per_device_eval_batch_size": True,
+        "sample.field": made.rule == "rouge",
+        "sample.brand": made.rule != "brand",
+        "data.held_out": bool(config.data.split),
+        "data.held_out_name": not config.data.split,
+    }
+    options = {*objective.idle(config.options), *(() if made.rule == "brand" else ("far",))}
+    found = {f"options.{name}": value for name, value in config.options.items() if name in options}
+    for name in (name for name, idle in names.items() if idle):
+        section, _, key = name.rpartition(".")
+        part = getattr(config, section) if section else config
+        if getattr(part, key) != type(part).model_fields[key].default:
+            found[name] = getattr(part, key)
+    return found
+
+
 def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
-    """Read, cut into sentences, limit, hold out. Documents without a sentence are counted and left out.
+    """Read, cut into sentences, limit, hold out. Documents without a sentence are counted and left out; the text of one
+    that brings its own sentences is these, by which it is known.
 
     DataError where no document has one of `fields` (the config's key -> its name), or where a side is empty.
     """
     data = config.data
     config.need("data.train")
-    documents = with_sentences(documents_of(data.train, data.format, data.columns))
+    read = documents_of(data.train, data.format, data.columns)
+    documents = with_sentences([joined(document) if document.sentences else document for document in read])
     known = sorted({name for document in documents for name in document.meta})
     for key, field in fields.items():
         if field not in known:
@@ -119,21 +145,8 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
     if not kept:
         raise DataError(f"none of {len(documents)} documents has a sentence: their texts are empty or white space.")
     limited = [_limited(document, data.max_sentences, data.keep) for document in kept]
-    if data.split:
-        held = [document.meta.get(data.split) == data.held_out_name for document in limited]
-        if not any(held) or all(held):
-            there = sorted({repr(document.meta.get(data.split)) for document in limited})
-            raise DataError(
-                f"{sum(held)} of {len(held)} documents have {data.split} = {data.held_out_name!r}: not some. "
-                f"There is: {', '.join(there[:8])}{' ...' if len(there) > 8 else ''}."
-            )
-    else:
-        held = [int(document.key[:8], 16) < data.held_out * 16**8 for document in limited]
-        if data.held_out and not any(held):
-            log.warning(
-                "no held-out score: data.held_out = %g holds none of %d documents out", data.held_out, len(held)
-            )
-    counts = {
+    held = _held(limited, data)
+    counts: dict[str, Any] = {
         "documents": len(documents),
         "without_sentence": len(documents) - len(kept),
         "shortened": sum(len(a.sentences) < len(b.sentences) for a, b in zip(limited, kept, strict=True)),
@@ -141,17 +154,51 @@ def prepare(config: PretrainConfig, fields: Mapping[str, str]) -> Material:
     }
     if counts["without_sentence"] or counts["shortened"]:
         log.info("%(without_sentence)d documents without a sentence left out, %(shortened)d shortened", counts)
-    if all(held):
-        raise DataError(
-            f"data.held_out = {data.held_out} holds all {len(held)} documents out, by their content: none is left to "
-            "train on. Lower it, or give more documents."
-        )
     copies = {d.key for d, out in zip(limited, held, strict=True) if not out}
     counts["held_out_copies"] = sum(out and d.key in copies for d, out in zip(limited, held, strict=True))
     if counts["held_out_copies"]:
         log.warning("%d held-out documents have a text that is trained on, too", counts["held_out_copies"])
     train, apart = ([d for d, out in zip(limited, held, strict=True) if out is side] for side in (False, True))
+    if data.split:
+        counts["trained_on"] = _sides(train, data.split)
     return Material(train, apart, counts)
+
+
+def _held(documents: Sequence[Document], data: DocumentsSection) -> list[bool]:
+    """Which documents are held out: those that the field says, or a part by content. DataError for none, where the
+    field says it, and for all."""
+    if data.split:
+        held = [document.meta.get(data.split) == data.held_out_name for document in documents]
+        if not any(held) or all(held):
+            there = sorted({repr(document.meta.get(data.split)) for document in documents})
+            raise DataError(
+                f"{sum(held)} of {len(held)} documents have {data.split} = {data.held_out_name!r}: not some. "
+                f"There is: {', '.join(there[:8])}{' ...' if len(there) > 8 else ''}."
+            )
+        return held
+    held = [int(document.key[:8], 16) < data.held_out * 16**8 for document in documents]
+    if data.held_out and not any(held):
+        log.warning("no held-out score: data.held_out = %g holds none of %d documents out", data.held_out, len(held))
+    if all(held):
+        raise DataError(
+            f"data.held_out = {data.held_out} holds all {len(held)} documents out, by their content: none is left to "
+            "train on. Lower it, or give more documents."
+        )
+    return held
+
+
+def _sides(documents: Sequence[Document], field: str) -> dict[str, int]:
+    """How many documents have which value of the field ("none" for without one), the most first; several are said."""
+    values = [document.meta.get(field) for document in documents]
+    found = dict(Counter("none" if value is None else str(value) for value in values).most_common())
+    if len(found) > 1:
+        shown = [f"{n} with {field} = {value}" for value, n in list(found.items())[:8]]
+        log.warning(
+            "trained on is all that is not held out: %s%s. Leave out of the files what should be neither",
+            ", ".join(shown),
+            " ..." if len(found) > 8 else "",
+        )
+    return found
 
 
 def within(material: Material, source: Pooled) -> Material:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from ..corpus.text import joined
 from ..encoders.live import LiveBlocks
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
@@ -95,7 +96,7 @@ class Pace:
 
     def pieces(self, documents: Sequence[Document]) -> list[int]:
         """The lengths of some windows of these documents' pieces, as a masked loss would read them."""
-        cut = self.base.cut([Document("d", text=" ".join(d.sentences)) for d in documents[:WINDOWS]])
+        cut = self.base.cut(list(map(joined, documents[:WINDOWS])))
         return masked_windows([len(one) for one in cut], self.config.window, self.base.window)[:WINDOWS]
 
     def step(self, model: Pretrained, lengths: Sequence[int]) -> float:

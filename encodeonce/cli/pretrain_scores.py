@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..corpus.text import joined
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import DataError
@@ -70,8 +71,8 @@ class HeldOut:
         found = {"sentences": triplet_accuracy(vectors, tuples), "sentences_centred": centred_share(vectors)}
         few, inside = self._few
         if len(inside):
-            plain = [Document(d.id, text=" ".join(d.sentences)) for d in few]
-            vectors = by_pieces(method.blocks, [windows_of([cut], [""]) for cut in self.base.cut(plain)])
+            cuts = self.base.cut(list(map(joined, few)))
+            vectors = by_pieces(method.blocks, [windows_of([cut], [""]) for cut in cuts])
             found |= {"pieces": triplet_accuracy(vectors, inside), "pieces_centred": centred_share(vectors)}
             found |= {"pieces_documents": len(few), "pieces_tuples": len(inside)}
         return found

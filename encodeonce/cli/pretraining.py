@@ -12,6 +12,7 @@ from jaxtyping import Float
 from safetensors.torch import save_file
 
 from ..corpus.taxonomy import Taxonomy
+from ..corpus.text import joined
 from ..encoders.export import export
 from ..encoders.masked_lm import MaskedLM
 from ..encoders.pieces import load_tokenizer
@@ -32,7 +33,7 @@ from ..train.settings import Settings
 from ..types import Document
 from .pretrain_config import PretrainConfig
 from .pretrain_ledger import Ledger
-from .pretrain_material import Material, check, paths_of, prepare, sampled, topics_in, within
+from .pretrain_material import Material, check, paths_of, prepare, sampled, topics_in, unread, within
 from .pretrain_origin import holds, refuse_other
 from .pretrain_pace import Pace
 from .pretrain_scores import HeldOut, apart
@@ -327,8 +328,7 @@ class Job:
         if not self.objective.masked:
             return []
         cutter = Pretrained(self.base.path, window=min(self.config.window, self.base.window), overlap=0)
-        plain = [Document(d.id, text=" ".join(d.sentences), place=d.place) for d in documents]
-        return windows_of(cutter.cut(plain), [d.place for d in documents])
+        return windows_of(cutter.cut(list(map(joined, documents))), [d.place for d in documents])
 
     def side(self, method: FastDoc, with_head: bool) -> None:
         """What the export has no place for: classification heads, a projection, a new masked-language head."""
@@ -350,8 +350,8 @@ def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     of something else.
     """
     job = Job(config, folder)
-    for name in job.objective.idle(config.options):
-        log.warning("options.%s = %r: objective %r does not read it", name, config.options[name], config.objective)
+    for name, value in unread(config, job.objective).items():
+        log.warning("%s = %r: this run does not read it", name, value)
     return job.finished() or job.train(job.planned())
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "FORMATS",
     "UNITS",
     "UNSPACED",
+    "joined",
     "paragraphs",
     "read",
     "sentences",
@@ -221,6 +222,11 @@ def with_sentences(documents: Iterable[Document]) -> list[Document]:
         cut = document.sentences or tuple(document.text[a:b] for a, b in sentences(document.text))
         found.append(replace(document, sentences=cut))
     return found
+
+
+def joined(document: Document) -> Document:
+    """The document with its sentences, spaces between, as its text, and no words."""
+    return replace(document, words=(), columns={}, text=" ".join(document.sentences))
 
 
 def read(

@@ -177,6 +177,24 @@ def test_documents_without_a_text_are_not_said_to_lack_a_field(run: Run, tiny: P
         assert "none of 3 documents has a sentence" in said
 
 
+def test_documents_of_one_title_are_told_apart_by_their_own_sentences() -> None:
+    from encodeonce.cli.analysing_pairs import paired
+    from encodeonce.types import Document
+
+    found = paired(
+        [Document(str(n), text="Manual", sentences=(f"{n}.",), meta={"path": "ab"[n % 2]}) for n in range(6)],
+        "path",
+        0,
+        4,
+        0,
+    )
+    assert len(found) == 4
+    for one, alike, other in found.drawn:
+        paths = [found.documents[i].meta["path"] for i in (one, alike, other)]
+        assert one != alike
+        assert paths[0] == paths[1] != paths[2]
+
+
 def test_windows_between_equal_inputs(run: Run, tiny: Path, tmp_path: Path) -> None:
     """Pieces by their table, sentences by transformers' means, the nearest of equal ones; chance by its formula."""
     articles(tmp_path / "articles.jsonl", 24)

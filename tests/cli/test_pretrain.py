@@ -106,6 +106,85 @@ def test_held_out_texts_that_are_trained_on_are_counted(
     assert "data.held_out = 1e-06 holds none of 12 documents out" in caplog.text
 
 
+def test_documents_with_sentences_of_their_own_are_known_by_these(tiny: Path, tmp_path: Path) -> None:
+    """Their text may be a title that many have: all were copies of one document, and on one side."""
+    from encodeonce.cli.config import load
+    from encodeonce.cli.pretrain_config import PretrainConfig
+    from encodeonce.cli.pretrain_material import prepare, sampled
+
+    path = config(tmp_path, tiny)
+    rows = [
+        {
+            "id": str(n),
+            "text": "Manual",
+            "sentences": [f"The cat sees {n // 2}.", "It sat."],
+            "category_path": "ab"[n % 3 > 0],
+        }
+        for n in range(40)
+    ]
+    (tmp_path / "articles.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    chosen = load(path, (), model=PretrainConfig)
+    apart = prepare(chosen, {})
+    joined = [Document("", text=" ".join(row["sentences"])) for row in rows]
+    assert [int(d.id) for d in apart.held_out] == [n for n, d in enumerate(joined) if held(d)]
+    assert apart.train
+    assert apart.held_out
+    drawn = sampled(apart.train, chosen, 20, 0, False).tuples
+    assert all(len({apart.train[i].sentences for i in row}) == 3 for row in drawn)
+    assert len({apart.train[i].sentences for row in drawn for i in row}) > 3
+
+
+def test_what_a_split_trains_on_is_said(tiny: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from encodeonce.cli.config import load
+    from encodeonce.cli.pretrain_config import PretrainConfig
+    from encodeonce.cli.pretrain_material import prepare
+
+    path = config(tmp_path, tiny)
+    sides = ["train"] * 5 + ["test"] * 3 + ["dev"] * 2 + [None]
+    rows = [{"text": f"The cat sees {n}.", **({"side": side} if side else {})} for n, side in enumerate(sides)]
+    (tmp_path / "articles.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    split = ("data.split=side", "data.held_out_name=dev")
+    assert prepare(load(path, split, model=PretrainConfig), {}).counts["trained_on"] == {
+        "train": 5,
+        "test": 3,
+        "none": 1,
+    }
+    said = "trained on is all that is not held out: 5 with side = train, 3 with side = test, 1 with side = none. Leave"
+    assert said in caplog.text
+    caplog.clear()
+    (tmp_path / "articles.jsonl").write_text(
+        "\n".join(json.dumps(r) for r in rows if r.get("side") in ("train", "dev"))
+    )
+    assert prepare(load(path, split, model=PretrainConfig), {}).counts["trained_on"] == {"train": 5}
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "due"),
+    [
+        ({}, {}),
+        ({"options": {"far": 0.5, "margin": 2.0}}, {"options.far": 0.5}),
+        ({"options": {"far": 0.5}, "sample": {"rule": "brand", "brand": "maker"}}, {}),
+        ({"objective": "hier", "options": {"far": 0.5}, "sample": {"rule": "brand"}}, {"options.far": 0.5}),
+        ({"windows_of": "tuples"}, {"windows_of": "tuples"}),
+        ({"windows_of": "tuples", "objective": "combined"}, {}),
+        ({"train": {"inside_learning_rate": 0.1}}, {"train.inside_learning_rate": 0.1}),
+        ({"train": {"per_device_eval_batch_size": 7}}, {"train.per_device_eval_batch_size": 7}),
+        ({"sample": {"rule": "rouge", "field": "topic"}}, {"sample.field": "topic"}),
+        ({"sample": {"rule": "concepts", "field": "topic", "brand": "b"}}, {"sample.brand": "b"}),
+        ({"data": {"held_out_name": "dev"}}, {"data.held_out_name": "dev"}),
+        ({"data": {"held_out_name": "dev", "split": "side", "held_out": 0.2}}, {"data.held_out": 0.2}),
+    ],
+)
+def test_settings_that_a_run_does_not_read_are_known(changes: dict[str, Any], due: dict[str, Any]) -> None:
+    from encodeonce.cli.pretrain_config import PretrainConfig
+    from encodeonce.cli.pretrain_material import unread
+    from encodeonce.methods.fastdoc.objective import Objective
+
+    chosen = PretrainConfig(encoder="tiny", **changes)
+    assert unread(chosen, Objective.named(chosen.objective, **chosen.options)) == due
+
+
 def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: Path, tmp_path: Path) -> None:
     path = config(tmp_path, tiny)
     first = json.loads(run("pretrain", path, "-o", "out", "--json").stdout)
@@ -144,6 +223,8 @@ def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: 
         (["full=true", "pooling=cls"], 0, "trains on means of pieces; pooling = 'cls'"),
         (["full=true", "objective=probe", "budget=9s"], 0, "name the objective"),
         (["objective=maskt"], 0, "Did you mean 'masked'"),
+        (["objective=prob"], 0, "release, and in `pretrain` probe, which tries several. Did you mean 'probe'"),
+        (["train.lr_scheduler_type=one_cycle"], 0, "with lr_scheduler_type='one_cycle': set it, too"),
         (["objective=masked"], 0, "hold no masked-language-model head"),
         (["data.split=brand", "data.held_out_name=none"], 0, "There is: 'b0', 'b1', 'b2'."),
         (["data.min_cosine=0.5"], 0, "set data.taxonomy, too"),
@@ -261,7 +342,7 @@ def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(
     assert again["losses"] == whole["losses"]
     assert again["held_out"] == whole["held_out"]
     assert again["costs"]["positions"] == whole["costs"]["positions"]
-    assert {entry["batch"] for entry in again["trace"]} < {entry["batch"] for entry in whole["trace"]}
+    assert again["trace"] == whole["trace"], "of before the interruption, too"
     one, two = (load_file(tmp_path / name / "encoder/model.safetensors") for name in ("whole", "half"))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
