@@ -29,7 +29,8 @@ class Packed:
     The means are computed at first use and kept, so that several adapters reading one batch share them.
     `ids` are the rows' piece ids where a method runs the embeddings itself; it may then read no view at all (L = 0).
     `segments` tell the texts of pairs apart, for those embeddings (None: there is no pair). `near` are vectors
-    that were retrieved for each item, nearest first, where a method reads any.
+    that were retrieved for each item, nearest first, where a method reads any; `own[b]` are the rows of the corpus that
+    item b may not get where a method searches itself, () where it may get any.
     """
 
     views: Float[Tensor, "L P D"]
@@ -37,6 +38,7 @@ class Packed:
     ids: Int[Tensor, " P"] | None = None
     segments: Int[Tensor, " P"] | None = None
     near: Float[Tensor, "B K E"] | None = None
+    own: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
         if sum(self.lengths) != self.views.shape[1]:

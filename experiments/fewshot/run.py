@@ -181,10 +181,9 @@ def learned(
         fusing, control, metric = fusing_of(fusion)
         near = Neighbourhood.of(cell.unlabelled, vectors(cell.recipe.encoder), metric).near(everyone(cell), fusing.k)
         hidden = near.search if fusing.queries == "hidden" else None
-        if hidden is None:
-            source = Retrieved(source, instead(control, near, cell.seed) if control else near)
-        elif control:
+        if hidden is not None and control:
             raise SystemExit(f"{fusion}: a control stands in the place of neighbours found before, queries=input.")
+        source = Retrieved(source, instead(control, near, cell.seed) if control else near)
         method = refusion(plain, fusing, near.search.width, search=hidden, seed=cell.seed)
         rates = {**rates, "inside_learning_rate": cell.recipe.inside_rate}
         if fusing.searched and both:

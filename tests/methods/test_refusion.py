@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -255,6 +256,16 @@ def test_hidden_queries_search_with_the_modules_input(small: World, caplog: pyte
     assert float(said[1]) == pytest.approx(share, abs=0.02)
     with pytest.raises(ConfigError, match="go together"):
         refusion(small.plain(), fusing, WIDTH)
+    own = search.find(first, 2).ids[0].tolist()
+    near = replace(small.near(), own=[own, *[[]] * (len(small.documents) - 1)])
+    fused = watched(small, method, small.batch(method, near, n=1))
+    order = [i for i in np.argsort(((small.corpus - first) ** 2).sum(1)) if i not in own][:K]
+    changed = plain["value"].clone()
+    changed[0] += torch.from_numpy(small.corpus[order].mean(0))
+    torch.testing.assert_close(fused["context"], attended(plain, plain["key"], changed), atol=1e-5, rtol=1e-5)
+    whole = small.batch(method, near)
+    alone = torch.cat([logits(method, small.batch(method, near, n=n))[-1:] for n in range(1, 4)])
+    torch.testing.assert_close(logits(method, whole)[:3], alone, atol=1e-5, rtol=1e-5)
 
 
 def test_other_widths_are_refused_or_projected_from_zero(world: World) -> None:

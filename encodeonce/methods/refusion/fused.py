@@ -4,7 +4,7 @@ Axes: B items   T pieces, padding included   P rows of all items   R chosen rows
 G items that run together
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ Places = Int[Tensor, " G"] | int | None
 
 
 class Fused(Adapter):
-    """`live` (blocks over piece ids or one stored view) with `fusion` inside. `search` answers hidden queries."""
+    """`live` (blocks over piece ids or one stored view) with `fusion` inside. `search` answers hidden queries, of which
+    none gets its item's own rows (`Packed.own`)."""
 
     def __init__(self, live: Live, fusion: Fusion, search: Search | None = None) -> None:
         super().__init__()
@@ -53,6 +54,7 @@ class Fused(Adapter):
             whole = len(items) == len(batch.lengths) and bool((items == np.arange(len(items))).all())
             group = None if whole else torch.from_numpy(items)
             own = places[group] if isinstance(places, Tensor) and group is not None else places
+            left_out = [batch.own[i] for i in items] if batch.own else None
             deltas = None
             if found is not None:
                 sums, skipped = found
@@ -62,7 +64,7 @@ class Fused(Adapter):
                 number = self.fusion.places.get((block, slot))
                 if number is None:
                     return y
-                added = self._asked(number, x, own) if deltas is None else deltas[number]
+                added = self._asked(number, x, own, left_out) if deltas is None else deltas[number]
                 return y if added is None else self._added(number, y, added.to(y.dtype), own)
 
             return edit
@@ -96,7 +98,9 @@ class Fused(Adapter):
         third = y._base is not None and y._base.numel() > y.numel()  # the others' gradients look at the whole
         return _Added.apply(y.clone() if third else y, added, places)
 
-    def _asked(self, number: int, x: Float[Tensor, "G T I"], places: Places) -> Float[Tensor, "G O"] | None:
+    def _asked(
+        self, number: int, x: Float[Tensor, "G T I"], places: Places, left_out: Sequence[Sequence[int]] | None
+    ) -> Float[Tensor, "G O"] | None:
         """What a module adds whose input asks for neighbours itself; no gradient goes through the search."""
         assert self.search is not None
         if x.shape[-1] != self.search.width:
@@ -105,7 +109,7 @@ class Fused(Adapter):
                 " Use the vectors of this encoder, or queries='input'."
             )
         asked = _rows(x, places).detach().float().numpy()
-        found = self.search.find(np.ascontiguousarray(asked), self.fusion.fusing.k)
+        found = self.search.find(np.ascontiguousarray(asked), self.fusion.fusing.k, exclude=left_out)
         near = torch.from_numpy(self.search.vectors(found.ids))
         return self.fusion.delta(number, near)
 

@@ -38,7 +38,7 @@ class Fusing:
     `scale` "paper" divides a ranked sum by k although its weights sum to 1; "convex" does not, and divides the ordered
     mask's by what it keeps; "released_mask" has the released scale alone. `temperature` is tau of the ordered mask.
     `project` "linear" maps vectors of another width by a matrix that starts at 0. `queries` "hidden" searches anew in
-    every module, by its own input.
+    every module, by its own input; over a `Retrieved` source no text gets its own rows.
 
     `leak` adds gradients of the dev loss to the weights' and leaves the architecture at its random start, as released;
     `xavier` draws start values of ranks and masks as released.

@@ -56,10 +56,11 @@ class Retrieved:
         dtype: torch.dtype | None = torch.float32,
         out: Tensor | None = None,
     ) -> Packed:
-        """The source's batch with `near` [B K D]."""
+        """The source's batch with `near` [B K D], and each item's own rows."""
         items = np.array([self._near[i] for i in np.asarray(index).tolist()], np.int64)
         near: Float[np.ndarray, "B K D"] = self.near.vectors(items)
-        return replace(self.source.batch(index, layers, dtype=dtype, out=out), near=torch.from_numpy(near))
+        own = [self.near.own[i] for i in items] if self.near.own else ()
+        return replace(self.source.batch(index, layers, dtype=dtype, out=out), near=torch.from_numpy(near), own=own)
 
     def fingerprint(self) -> dict[str, str]:
         """What a resumed run compares beside items and Spec."""
