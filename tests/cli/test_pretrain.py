@@ -301,7 +301,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_encoded(
     (tmp_path / "articles.jsonl").write_text("\n".join(map(json.dumps, rows)))
     concepts = ("--set", "sample.rule=concepts", "--set", "sample.field=concepts")
     done = run("pretrain", path, "-o", "out", *concepts, code=1)
-    assert "all of 45 documents have an empty category path; there is nothing to classify" in done.stderr
+    assert "all of 45 documents have an empty category path, so there is nothing to classify" in done.stderr
     assert not (tmp_path / "sentences").exists()
     (tmp_path / "articles.jsonl").write_text(text)
     run("pretrain", path, "-o", "out")
