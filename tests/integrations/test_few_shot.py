@@ -6,7 +6,6 @@ import logging
 import pickle
 import re
 import shutil
-import time
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -76,25 +75,6 @@ def test_whole_numbers_of_numpy_are_taken_and_saved(
     assert {name: parameters[name] for name in numbers} == numbers
     plain = estimator(encoder, methods=("late", "finetune")).set_params(**numbers).fit(*labelled, unlabelled=others[0])
     np.testing.assert_array_equal(model.predict_proba(others[0]), plain.predict_proba(others[0]))
-
-
-def test_vectors_of_many_texts_take_time_that_grows_as_their_number_does(
-    encoder: Pretrained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beside the time of their keys: it was forty times that when each text listed all others."""
-    vectors = TextVectors(encoder)
-    monkeypatch.setattr(vectors.pooled, "cut", lambda documents: documents)
-    monkeypatch.setattr(
-        vectors.pooled, "encode", lambda cut, layers: ((n, np.full((1, 1, 1), n, np.float32)) for n in range(len(cut)))
-    )
-    texts = as_documents([str(n) for n in range(20000)], "text")
-    began = time.process_time()
-    keys = [text.key_in("text") for text in texts]
-    keyed = time.process_time()
-    found = vectors(texts).text
-    assert time.process_time() - keyed < 8 * (keyed - began)
-    assert len(set(keys)) == len(found) == 20000
-    assert found.ravel().tolist() == list(range(20000))
 
 
 def test_an_answer_depends_on_its_own_text_alone(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
