@@ -3,7 +3,7 @@
 REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
 REPORT/data.json        SHA-256 of what the data files, the encoder and a run that weights begin with held at the first
                         run; rows of other contents are not mixed in, and where these are the same, names and places may
-                        differ
+                        differ. And of config.toml as it was written
 REPORT/results.jsonl    one row a task, split and metric of each finished cell, added together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoding passes cost, by stored type
@@ -35,7 +35,10 @@ __all__ = ["GRID", "RESULTS", "ReportFiles", "names_of"]
 SAID_BY_ROW = ("method", "methods", "adapter", "finetune", "dtype", "layers", "store")
 """Keys of the config that a row's method and variant tell apart, or that lead to the same row."""
 
-RESULTS, GRID = "results.jsonl", "grid.jsonl"
+RESULTS, GRID, KEPT = "results.jsonl", "grid.jsonl", "data.json"
+
+OTHERS = ("config.toml", "config.json", "store.json")
+"""What a folder that is no report may hold: a config of its own, a saved run or an encoder, a store."""
 
 READ = ("data.train", "data.dev", "data.test", "data.passages", "start")
 """Keys of the config that name files whose contents are kept, beside `encoder`."""
@@ -59,14 +62,27 @@ class ReportFiles:
         self.folder, self.config, self.names = folder, config, names
 
     def agree(self, write: bool = True) -> None:
-        """Keep the config and what the data files hold, or compare both with what the finished cells were made of."""
+        """Keep the config and what the data files hold, or compare both with what the finished cells were made of.
+        RunError for a folder that holds something else."""
+        self._refuse_other()
         path = self.folder / "config.toml"
-        if path.exists():
+        there = path.exists()
+        if there:
+            self._same({path.name: _sha256(path)}, (path.name,), write)
             self._same_config(path)
-        elif write:
-            write_bytes(path, to_toml(self.config, self.folder).encode())
-        if write or path.exists():
+        if write or there:
             self._same_data(write)
+        if write and not there:
+            write_bytes(path, to_toml(self.config, self.folder).encode())
+            write_bytes(self.folder / KEPT, json_bytes({**self._kept(), path.name: _sha256(path)}))
+
+    def _refuse_other(self) -> None:
+        names = [name for name in OTHERS if (self.folder / name).exists()]
+        if names and not any((self.folder / name).exists() for name in (KEPT, RESULTS, GRID)):
+            raise RunError(
+                f"{self.folder} is no report and holds {', '.join(names)}; a report needs a folder of its own. Choose "
+                f"another, such as {self.folder / 'report'}."
+            )
 
     def _same_config(self, path: Path) -> None:
         then, now_ = _comparable(load(path)), _comparable(self.config)
@@ -108,11 +124,11 @@ class ReportFiles:
         known = set(map(_key, then))
         fresh = {name: digest for name, digest in now_.items() if _key(name) not in known}
         if write and fresh:
-            write_bytes(self.folder / "data.json", json_bytes({**then, **fresh}))
+            write_bytes(self.folder / KEPT, json_bytes({**then, **fresh}))
 
     def _kept(self) -> dict[str, str]:
         """Key of the config and name of a file, with a space between -> hash."""
-        return _object(self.folder / "data.json")
+        return _object(self.folder / KEPT)
 
     def rows(self, file: str = RESULTS) -> list[ResultsRow]:
         """One row a cell, the last measured, whatever was trained beside it."""

@@ -229,6 +229,35 @@ def test_a_report_that_is_killed_as_it_begins_is_begun_again(
     assert absolute(load(tmp_path / "rep" / "config.toml")).data == absolute(chosen).data
 
 
+def test_a_report_is_a_folder_of_its_own(run: Run, config: Path, tmp_path: Path) -> None:
+    """In the folder of its config a comparison would be held to that very file, whatever is changed in it."""
+    linear = (*ARGS, "-m", "linear")
+    for name in ("config.toml", "config.json", "store.json"):
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / name).write_bytes(config.read_bytes())
+        for more in ((), ("--dry-run",)):
+            wrong = run("compare", config, "-o", "other", *linear, *more, code=1).stderr
+            assert f"other is no report and holds {name}; a report needs a folder of its own" in wrong
+        assert [path.name for path in (tmp_path / "other").iterdir()] == [name]
+        shutil.rmtree(tmp_path / "other")
+
+
+def test_a_config_that_was_changed_in_its_report_is_named(run: Run, config: Path, tmp_path: Path) -> None:
+    run("compare", config, "-o", "rep", *ARGS, "-m", "linear")
+    own, told = tmp_path / "rep" / "config.toml", tmp_path / "rep" / "data.json"
+    kept = json.loads(told.read_text())
+    assert kept["config.toml"] == hashlib.sha256(own.read_bytes()).hexdigest()
+    again = ("compare", own, "-o", "rep", *ARGS, "-m", "linear", "--json")
+    first = run(*again).stdout
+    before = {name: digest for name, digest in kept.items() if name != "config.toml"}
+    told.write_text(json.dumps(before))  # of a report from before this was kept
+    assert run(*again).stdout == first
+    assert json.loads(told.read_text()) == kept
+    own.write_text(own.read_text().replace("batch_size = 8", "batch_size = 4"))
+    for more in ((), ("--dry-run",)):
+        assert "config.toml was changed. Choose another folder" in run(*again[:-1], *more, code=1).stderr
+
+
 def test_files_beside_the_data_are_the_same_files_and_held_to_their_contents(config: Path, tmp_path: Path) -> None:
     """Passages and a run that weights begin with, seen from the config's folder and then from the report's."""
     (tmp_path / "passages.jsonl").write_text('{"id": "1", "text": "a cat"}\n')
