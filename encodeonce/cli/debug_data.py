@@ -65,7 +65,8 @@ def debug_data(
             encoder, window = encoder or config.encoder, config.window
         asked = _columns_of(tasks)
     else:
-        splits |= {_split_name(file, splits): (file,) for file in files}
+        for file in files:
+            splits[_split_name(file, splits)] = (file,)
     if not splits:
         raise click.UsageError("Give a config, files, or --train, --dev and --test.")
     from ..corpus.diagnose import diagnose

@@ -305,9 +305,8 @@ def _problems(reports: Mapping[str, SplitReport], overlap: Mapping[str, int]) ->
         if split.graphs is not None:
             yield from graph_problems(name, split.graphs)
     yield from _schemes_that_differ(reports)
-    for pair, count in overlap.items():
+    for (one, other), count in zip(combinations(reports, 2), overlap.values(), strict=True):
         if count:
-            one, _, other = pair.partition("/")
             yield f"{other}: {count:,} of {reports[other].documents:,} documents are in {one} too"
 
 

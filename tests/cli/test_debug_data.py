@@ -26,6 +26,15 @@ def test_each_file_is_a_split_and_labels_unseen_in_train_are_named(run: Run, cor
     assert "PROPN (1, dev.conllu:" in page
 
 
+def test_files_of_one_name_are_splits_of_their_own(run: Run, corpus: Path, tmp_path: Path) -> None:
+    for name, source in (("a", "train"), ("b", "dev"), ("c", "test")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.conllu").write_bytes((corpus / f"{source}.conllu").read_bytes())
+    files = ("a/x.conllu", "b/x.conllu", "c/x.conllu")
+    found = json.loads(run("debug-data", *files, "--json").stdout)["splits"]
+    assert {name: split["documents"] for name, split in found.items()} == {"x": 60, files[1]: 12, files[2]: 12}
+
+
 def test_a_config_brings_its_files_and_its_tokenizer(run: Run, config: Path) -> None:
     found = json.loads(run("debug-data", config, "--json").stdout)
     assert list(found["splits"]) == ["train", "dev", "test"]
