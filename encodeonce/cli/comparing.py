@@ -126,11 +126,11 @@ class Comparison:
         return points
 
     def _choose(self, one: Contender, tasks: Sequence[Task]) -> dict[Task, Point]:
-        """The same; what was tried at these points becomes results, and results at others are set aside."""
+        """The same; what was tried or set aside at these points becomes results, and those at others of a grid are set
+        aside."""
         points = self.best(one, tasks)
-        if not one.grid:
-            return points
-        self.files.set_aside(one, {task.name: variant(self.config, one, point) for task, point in points.items()})
+        if one.grid:
+            self.files.set_aside(one, {task.name: variant(self.config, one, point) for task, point in points.items()})
         for task, point in points.items():
             for seed in one.seeds:
                 self.files.take_over(Cell(GRID, one, point, seed, (task,)), Cell(RESULTS, one, point, seed, (task,)))

@@ -20,7 +20,6 @@ from typing import Any
 
 from ..errors import RunError
 from ..report.results import ResultsRow, apart, append_rows, read_rows, without, write_rows
-from ..store.claim import Claim
 from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
@@ -28,7 +27,7 @@ from .cells import SHORT, Cell, Names
 from .config import Config, absolute, load, to_toml
 from .contenders import Contender
 from .learning import Material
-from .steps import recorded
+from .steps import held, recorded
 
 __all__ = ["GRID", "RESULTS", "ReportFiles", "names_of"]
 
@@ -142,14 +141,7 @@ class ReportFiles:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep others from filling the folder meanwhile. RunError where a living process does."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        claim = Claim.take(self.folder / "compare.tmp")
-        if claim is None:
-            raise RunError(
-                f"{self.folder} is being filled by another `compare`, and two would train the same cells twice. "
-                "Wait until it is done, or choose another folder."
-            )
-        with claim:
+        with held(self.folder, "compare", "train the same cells twice"):
             yield
 
     def finished(self, cell: Cell) -> bool:
@@ -164,11 +156,12 @@ class ReportFiles:
         return found[-1] if found else None
 
     def take_over(self, tried: Cell, result: Cell) -> None:
-        """The rows of a cell that was tried, the first seed's at least, become results."""
+        """The rows of a cell that was tried or set aside, where it was, become results."""
         if self.finished(result):
             return
         wanted = {result.row(self.config, self.names, task, "", "").cell[:7] for task in result.tasks}
-        self.append(result, [row for row in self.rows(tried.file) if apart(row).cell[:7] in wanted])
+        if rows := [row for row in self.rows(tried.file) if apart(row).cell[:7] in wanted]:
+            self.append(result, rows)
 
     def set_aside(self, contender: Contender, chosen: Mapping[str, str]) -> None:
         """Rows of values that a wider grid no longer chooses go to `grid.jsonl`: results hold one choice a task.

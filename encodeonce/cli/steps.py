@@ -5,7 +5,8 @@ Imports torch and the rooms below; a command imports this module when it runs, n
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from ..corpus.text import with_sentences
 from ..encoders.checkpoint import label, named
 from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError
+from ..errors import ConfigError, RunError
 from ..store import FillReport, Store, estimate, runs_of
+from ..store.claim import Claim
 from ..types import Document, Spec
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ __all__ = [
     "Plan",
     "documents_of",
     "encode",
+    "held",
     "names_of",
     "planned",
     "pretrained",
@@ -87,6 +90,20 @@ def documents_of(
     reader's own."""
     options = {**(options or {}), **({} if passages is None else {"passages": passages})}
     return [document for name in files for document in read(name, format=format, columns=columns, **options)]
+
+
+@contextmanager
+def held(folder: Path, command: str, harm: str) -> Iterator[None]:
+    """Keep another process of the same command from filling a folder meanwhile. RunError where a living one does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    claim = Claim.take(folder / f"{command}.tmp")
+    if claim is None:
+        raise RunError(
+            f"{folder} is being filled by another `{command}`, and two would {harm}. Wait until it is done, or choose "
+            "another folder."
+        )
+    with claim:
+        yield
 
 
 def pretrained(config: "Config") -> Pretrained:

@@ -36,7 +36,7 @@ def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...
 
     chosen = load(config, changes)
     chosen.need("tasks", "data.train")
-    from . import learning
+    from . import learning, steps
     from .contenders import contender, say_unused
 
     own = contender(chosen)
@@ -52,8 +52,9 @@ def train(config: Path, run: Path | None, dry_run: bool, changes: tuple[str, ...
 
     refuse_other(run)
     material = learning.prepare(chosen, [variant])
-    done = learning.train(material, variant, settings, folder=run)
-    _save(chosen, material, done, settings, run)
+    with steps.held(run, "train", "overwrite each other's checkpoints and log"):
+        done = learning.train(material, variant, settings, folder=run)
+        _save(chosen, material, done, settings, run)
     if as_json:
         click.echo(json.dumps(_values(material, done)))
     else:

@@ -140,6 +140,21 @@ def test_of_a_cell_only_the_tasks_that_are_not_finished_are_trained(
     assert len(comparison.files.rows()) == 4
 
 
+def test_rows_that_a_grid_set_aside_are_results_again_without_it(tmp_path: Path) -> None:
+    """All seeds of them: nothing is trained a second time."""
+    comparison = tried(tmp_path)
+    (one,) = comparison.contenders
+    plain = replace(one, grid={})
+    cells = comparison.results(plain, {task: {} for task in TASKS})
+    for cell in cells:
+        rows = [cell.row(comparison.config, comparison.files.names, task, "test", task.metric) for task in TASKS]
+        comparison.files.append(cell, [replace(row, value=50.0) for row in rows])
+    comparison._choose(one, TASKS)
+    assert not any(map(comparison.files.finished, cells))
+    comparison._choose(plain, TASKS)
+    assert all(map(comparison.files.finished, cells))
+
+
 def test_a_cell_is_in_its_file_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first row says that it is finished: a disk that is full within it must not leave the others out for good."""
     comparison = tried(tmp_path)

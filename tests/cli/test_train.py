@@ -16,6 +16,7 @@ from encodeonce.cli.main import cli
 from encodeonce.cli.predict import _with_feature
 from encodeonce.corpus import read
 from encodeonce.serve.bundle import load as load_run
+from encodeonce.store.claim import Claim
 from encodeonce.types import Document
 
 from .conftest import Run
@@ -308,6 +309,19 @@ def test_options_of_a_reader_are_given_to_every_command(run: Run, trained: Path,
     assert "format 'columns' has no such option. It has: separator, comments. Did you mean 'comments'?" in wrong
     assert "takes a bool there" in run("debug-data", *named, "--read", "comments=yes", code=1).stderr
     assert "write it as comments=true" in run("debug-data", *named, "--read", "comments", code=2).stderr
+
+
+def test_two_do_not_train_one_run(run: Run, config: Path, tmp_path: Path) -> None:
+    """Each would delete the other's checkpoints, and the log would have the lines of both."""
+    (tmp_path / "run").mkdir()
+    claim = Claim.take(tmp_path / "run" / "train.tmp")
+    assert claim is not None
+    with claim:
+        refused = run("train", config, "-o", "run", code=1).stderr
+    assert "run is being filled by another `train`, and two would overwrite each other's checkpoints" in refused
+    assert not list((tmp_path / "run").iterdir())
+    run("train", config, "-o", "run", "--set", "train.num_train_epochs=1")
+    assert "train.tmp" not in {path.name for path in (tmp_path / "run").iterdir()}
 
 
 def test_an_attribute_is_put_into_feats() -> None:
