@@ -94,8 +94,12 @@ def compare(
     live_mix (these train blocks of the encoder), or a [methods.NAME] of the config, which may have settings, seeds and
     a grid of its own. REPORT gets results.jsonl (one row a number), table.md, improvement.png and cost.png. A finished
     cell is never computed again: a comparison that was interrupted goes on. With --json, prints the list of rows and
-    nothing else.
+    nothing else. Of seeds --seeds decides, and seeds in [methods.NAME]; train.seed is not read.
     """
+    if not methods:
+        raise click.BadParameter("name at least one, such as frozen,linear.", param_hint="--methods")
+    if paper_table is not None and paper is None:
+        raise click.UsageError(f"--paper-table {paper_table} is a table of --paper FILE: give that too.")
     from .config import load
 
     chosen = load(config, changes)

@@ -97,15 +97,15 @@ class Contender:
 def contender(config: "Config", name: str | None = None) -> Contender:
     """The config's own method, or another one, with all that the config says of it.
 
-    Raises ConfigError for a name that is neither a method nor one of the config's `[methods]`, and for values that the
-    method cannot have.
+    Raises ConfigError for a name that is neither a method nor one of the config's `[methods]`, for values that the
+    method cannot have, and for a table of `[methods]` that is of no method.
     """
+    for table, own in config.methods.items():
+        _refuse_unknown(own.method or table, NAMES, f"[methods.{table}]: ")
     name = name or config.method
     section = config.methods.get(name)
     method = (section.method if section is not None else None) or name
-    if method not in NAMES:
-        known = list(dict.fromkeys([*NAMES, *config.methods]))
-        raise ConfigError(f"method {method!r} is not known. There is: {', '.join(known)}.{nearest(method, known)}")
+    _refuse_unknown(method, [*NAMES, *(one for one in config.methods if one not in NAMES)])
     kind = "adapter" if method in VARIANTS else "finetune"
     options = getattr(config, kind).chosen()
     if section is None:
@@ -122,10 +122,16 @@ def contenders(
     config: "Config", names: Sequence[str], seeds: Sequence[int], rates: Sequence[float] = ()
 ) -> list[Contender]:
     """One a name. `seeds` and learning `rates` are those of contenders without any of their own; rates are tried by
-    methods that only read, for one that trains the encoder has others."""
+    methods that only read, for one that trains the encoder has others. ConfigError as `contender`, and for a `seed`
+    without `seeds` in a method's table."""
     found = []
     for name in dict.fromkeys(names):
         one = contender(config, name)
+        if "seed" in one.own and not one.seeds:
+            raise ConfigError(
+                f"[methods.{name}]: seed = {one.own['seed']} is of `train`; a comparison trains every one of its seeds."
+                f" Write seeds = [{one.own['seed']}] there for these alone, or take it out."
+            )
         grid = one.grid or ({"learning_rate": tuple(rates)} if rates and one.reads_only else {})
         found.append(Contender(one.name, one.method, one.options, one.own, one.seeds or tuple(seeds), grid))
     return found
@@ -138,6 +144,13 @@ def seeds_of(wanted: int | Sequence[int]) -> tuple[int, ...]:
     if not seeds:
         raise ConfigError(f"seeds = {wanted!r}: give at least one, as a number of seeds or as a list of them.")
     return seeds
+
+
+def _refuse_unknown(method: str, known: Sequence[str], place: str = "") -> None:
+    if method not in NAMES:
+        raise ConfigError(
+            f"{place}method {method!r} is not known. There is: {', '.join(known)}.{nearest(method, list(known))}"
+        )
 
 
 def _options_of(method: str) -> list[str]:

@@ -340,6 +340,9 @@ def test_paper_values_stand_beside_ours(run: Run, config: Path, tmp_path: Path) 
 def test_what_cannot_be_compared_is_refused(run: Run, config: Path) -> None:
     assert "There is: frozen" in run("compare", config, "-o", "rep", "-m", "frozn", code=1).stderr
     assert "write it as 5e-4" in run("compare", config, "-o", "rep", "--learning-rate-grid", "x", code=2).stderr
+    assert "name at least one" in run("compare", config, "-o", "rep", "-m", "", code=2).stderr
+    alone = run("compare", config, "-o", "rep", "--paper-table", "dev", code=2).stderr
+    assert "--paper-table dev is a table of --paper FILE" in alone
     for seeds in ("x", ",", "0", "13,-1"):
         assert "--seeds" in run("compare", config, "-o", "rep", "--seeds", seeds, code=2).stderr
     typo = run("compare", config, "-o", "rep", "--metric", "upso=accuracy", "--dry-run", code=2).stderr

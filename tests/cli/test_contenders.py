@@ -115,6 +115,28 @@ def test_what_a_method_cannot_have_is_refused(name: str, section: dict[str, Any]
         contender(config, name)
 
 
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"adaptd": {"learning_rate": 5}}, r"\[methods\.adaptd\]: method 'adaptd' is not .*Did you mean 'adapted'\?"),
+        ({"mine": {"method": "linar"}}, r"\[methods\.mine\]: method 'linar' is not known.*Did you mean 'linear'\?"),
+    ],
+)
+def test_a_table_of_no_method_is_refused_whoever_takes_part(tables: dict[str, Any], message: str) -> None:
+    config = parse({"encoder": "e", "method": "frozen", "methods": tables}, "here")
+    with pytest.raises(ConfigError, match=message):
+        contender(config)
+    with pytest.raises(ConfigError, match=message):
+        contenders(config, ["frozen", "linear"], [1])
+
+
+def test_a_comparison_says_which_seeds_it_takes_where_a_table_has_another() -> None:
+    config = parse({"encoder": "e", "methods": {"linear": {"seed": 3}}}, "here")
+    assert contender(config, "linear").training(config).seed == 3
+    with pytest.raises(ConfigError, match=r"\[methods\.linear\]: seed = 3 is of `train`.*Write seeds = \[3\]"):
+        contenders(config, ["linear"], [1])
+
+
 @pytest.mark.parametrize("none", [0, []])
 def test_no_seed_is_refused(none: int | list[int]) -> None:
     with pytest.raises(ConfigError, match="give at least one"):
