@@ -95,15 +95,19 @@ def write_answers(
     probabilities: bool = False,
     **reading: Any,
 ) -> None:
-    """Write the file that `documents` were read from, with the columns that the tasks fill; all else in it as it is.
+    """Write the file that `documents` were read from, with the columns that the tasks fill; all else in it as it is. Of
+    a folder of texts they are written as JSON lines.
 
     `format`, `columns` and `reading` are what it was read with; see `values_of` for what is written.
     """
     from ..corpus import format_of, write
 
     kind = format_of(file, format).name
+    source: Path | Sequence[Document] = file
+    if kind == "folder":
+        source, format, kind = documents, "jsonl", "jsonl"
     named, options = _as_file(values_of(documents, answers, tasks, kind, probabilities), kind, columns)
-    write(target, file, named, format=format, **options, **reading)
+    write(target, source, named, format=format, **options, **reading)
 
 
 def refuse_pipe(file: Path) -> None:
@@ -127,7 +131,8 @@ def refuse_other_ending(output: Path, file: Path, kind: str, read_as: str) -> No
     if not claimed or kind in claimed or lines or (kind == read_as and own == ending(file)):
         return
     due = " or ".join(known[kind].suffixes) or "nothing: it is a folder"
-    has = f"has {file}'s format, {kind}" if kind == read_as else f"is of the format {kind}: words, cut out of {file}"
+    made = f"a line a text of {file}" if read_as == "folder" else f"words, cut out of {file}"
+    has = f"has {file}'s format, {kind}" if kind == read_as else f"is of the format {kind}: {made}"
     raise ConfigError(
         f"--output {output}: {own} is the ending of {', '.join(claimed)}, and what is written {has}. Let it end in "
         f"{due}."

@@ -54,11 +54,11 @@ def evaluate(
     from ..batching import warn_unseen
     from ..report.results import command_line
     from ..report.table import aligned, shown
-    from .running import parts_of, predictor_of
-    from .steps import documents_of
+    from .running import Reading, parts_of, predictor_of, read_for
 
     predictor = predictor_of(run, encoder, store)
-    parts = parts_of(predictor, documents_of(files, format, columns, passages, reading))
+    asked = Reading(format, columns, reading)
+    parts = parts_of(predictor, [one for file in files for one in read_for(run, file, asked, passages)[0]])
     documents = [part for own in parts for part in own]
     tasks = predictor.run.tasks
     gold = {task.name: task.gold(documents) for task in tasks}

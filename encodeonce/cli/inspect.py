@@ -58,18 +58,17 @@ def inspect(
 
     Prints a table, or numbers with --json (all labels, whatever --top says).
     """
-    from ..corpus import read
     from ..errors import ConfigError
     from ..serve.predictor import Predictor
     from .reading import layer_reading
-    from .running import predictor_of
+    from .running import Reading, predictor_of, read_for
 
     predictor = predictor_of(run, encoder, store)
     if not isinstance(predictor, Predictor):
         raise ConfigError(f"{run} is a few-shot estimator, which reads layers by no weights: there is none to show.")
     for name in chosen:
         predictor.run.task(name)
-    documents = read(file, format=format, columns=columns, **reading)
+    documents, _ = read_for(run, str(file), Reading(format, columns, reading))
     panels = layer_reading(predictor, documents, by, chosen)
     if as_json:
         click.echo(json.dumps([_values(panel) for panel in panels], indent=1))

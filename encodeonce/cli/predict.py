@@ -41,7 +41,7 @@ def predict(
     store: str | None,
     probabilities: bool,
     format: str | None,
-    columns: dict[str, int | str] | None,
+    columns: Mapping[str, int | str] | None,
     reading: dict[str, Any],
     passages: str | None,
 ) -> None:
@@ -55,15 +55,15 @@ def predict(
     from ..corpus import format_of, options_of, write
     from ..corpus.text import split
     from .documents import answers_documents, refuse_other_ending, refuse_overwriting, refuse_pipe, write_answers
-    from .running import parts_of, predictor_of
-    from .steps import documents_of
+    from .running import Reading, parts_of, predictor_of, read_for
 
     predictor = predictor_of(run, encoder, store)
+    documents, how = read_for(run, str(file), Reading(format, columns, reading), passages)
+    format, columns, reading = how.format, how.columns, dict(how.options)
     tasks, kind = predictor.run.tasks, format_of(file, format).name
     for column, names in _contested(tasks).items():
         log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
     _refuse_no_place(tasks, kind)
-    documents = documents_of([str(file)], format, columns, passages, reading)
     if kind == "hub" and output is None:
         raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
     running_text = any(document.text and not document.words for document in documents)
@@ -72,7 +72,9 @@ def predict(
         refuse_pipe(file)
     if running_text and not whole:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
-    made = _made_of_text(tasks, output) if running_text and not whole else kind
+    made = "jsonl" if kind == "folder" else kind
+    if running_text and not whole:
+        made = _made_of_text(tasks, output)
     if output is not None:
         refuse_other_ending(output, file, made, kind)
         if running_text and not whole:

@@ -4,11 +4,15 @@ A saved few-shot estimator is made ready alike.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from ..corpus import format_of
+from ..corpus._files import ending
 from ..encoders.pretrained import Pretrained
-from ..errors import EncoderError, NotStored, StoreError
+from ..errors import ConfigError, DataError, EncoderError, NotStored, StoreError
 from ..integrations._saved import is_estimator
 from ..serve.bundle import load, made_for
 from ..serve.folder import encoder_of
@@ -17,11 +21,25 @@ from ..store import Store
 from ..tasks import in_parts
 from ..types import Document, Spec
 from .config import load as load_config
+from .config import toml_value
 from .few_shot_run import FewShotPredictor
+from .steps import documents_of
 
-__all__ = ["parts_of", "predictor_of"]
+__all__ = ["Reading", "parts_of", "predictor_of", "read_for"]
 
 log = logging.getLogger("encodeonce")
+
+READ = ("form", "words", "text", "pair", "sentences", "id")
+"""Our names of what is read of an item, beside its labels, which a file that is to be labelled may lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a file is read: the format's name, where values stand, the reader's own options."""
+
+    format: str | None = None
+    columns: Mapping[str, int | str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def predictor_of(folder: Path, encoder: str | None = None, store: str | None = None) -> Predictor | FewShotPredictor:
@@ -45,6 +63,65 @@ def predictor_of(folder: Path, encoder: str | None = None, store: str | None = N
         )
         model = None
     return Predictor(load(folder, model), opened, model)
+
+
+def read_for(folder: Path, file: str, asked: Reading, passages: str | None = None) -> tuple[list[Document], Reading]:
+    """The documents of a file that the run in `folder` is to answer, and how they were read: as `asked`, and in all
+    that it leaves open as the run's own data were, where the file has their format. Of columns that the file has not
+    the labels' are left out, then all. DataError as `read`.
+    """
+    usual = _usual(folder, file, asked)
+    tries = [usual]
+    if asked.columns is None and usual.columns and not Path(file).is_fifo():  # which could be read only once
+        texts = {name: place for name, place in usual.columns.items() if name in READ}
+        tries += [replace(usual, columns=some) for some in (*([texts] if texts else []), None)]
+    first: DataError | None = None
+    for tried in tries:
+        try:
+            found = documents_of([file], tried.format, tried.columns, passages, tried.options)
+        except DataError as problem:
+            first = first or problem
+            continue
+        said = _in_words(tried) or "its own columns"
+        if first is not None:
+            log.warning("%s has not all columns of the run's own data, and is read with %s. %s", file, said, first)
+        elif tried != asked:
+            log.info("%s is read as the run's own data were, with %s", file, said)
+        return found, tried
+    assert first is not None
+    raise first
+
+
+def _usual(folder: Path, file: str, asked: Reading) -> Reading:
+    """What is asked, filled up from the config of the run where its data have the file's format. Running text is never
+    taken for another format."""
+    path = folder / "config.toml"
+    if not path.exists():
+        return asked
+    data = load_config(path).data
+    there, own = asked.format or _kind(file), data.format or _kind(data.train[0])
+    format = asked.format
+    if format is None and data.format is not None and there != "text":
+        same_ending = ending(file) == ending(data.train[0])
+        format = there = data.format if there is None or same_ending else there
+    if own is None or there != own:
+        return asked
+    columns = data.columns if asked.columns is None else asked.columns
+    return Reading(format, columns, {**data.options, **asked.options})
+
+
+def _kind(file: str) -> str | None:
+    try:
+        return format_of(file).name
+    except ConfigError:
+        return None
+
+
+def _in_words(reading: Reading) -> str:
+    columns = ",".join(f"{name}={place}" for name, place in (reading.columns or {}).items())
+    said = [f"--format {reading.format}"] if reading.format else []
+    said += [f"--columns {columns}"] if columns else []
+    return " ".join([*said, *(f"--read {name}={toml_value(value)}" for name, value in reading.options.items())])
 
 
 def parts_of(predictor: Predictor | FewShotPredictor, documents: Sequence[Document]) -> list[list[Document]]:

@@ -164,6 +164,37 @@ def test_predict_fills_the_users_column_of_a_csv_and_keeps_every_other_byte(
     assert [{**row, "animal": "?"} for row in found] == blank
 
 
+def test_a_table_like_the_runs_own_needs_no_columns(run: Run, trained: Path, texts: Path, tmp_path: Path) -> None:
+    """With the labels' column or without it; the answers get its name."""
+    named = ("--columns", "text=body,label=animal")
+    for command in ("evaluate", "predict", "inspect"):
+        own = run(command, trained / "run", texts / "test.csv")
+        assert own.stdout == run(command, trained / "run", texts / "test.csv", *named).stdout
+        assert "test.csv is read as the run's own data were, with --columns text=body,label=animal" in own.stderr
+    write_table(tmp_path / "bare.csv", [{"body": row["body"]} for row in rows(5, 2)], ",")
+    bare = run("predict", trained / "run", "bare.csv")
+    assert bare.stdout == run("predict", trained / "run", "bare.csv", "--columns", "text=body").stdout
+    assert "no column 'animal' (label)" in bare.stderr
+
+
+def test_a_folder_of_texts_is_answered_as_json_lines(run: Run, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts" / "deep").mkdir(parents=True)
+    held = {"a": "the cat sees cat", "b": " ", "deep/c": "a dog sees dog"}
+    for name, text in held.items():
+        (tmp_path / "texts" / f"{name}.txt").write_text(text)
+    printed = run("predict", trained / "run", "texts").stdout
+    found = {row["id"]: row for row in map(json.loads, printed.splitlines())}
+    assert {name: row["label"] for name, row in found.items()} == {"a": "cat", "b": None, "deep/c": "dog"}
+    assert {name: row["text"] for name, row in found.items()} == held
+    assert found["deep/c"]["category_path"] == ["deep"]
+    chances = json.loads(run("predict", trained / "run", "texts", "--probabilities").stdout.splitlines()[0])
+    assert sum(chances["label_probabilities"].values()) == pytest.approx(1, abs=2e-6)
+    run("predict", trained / "run", "texts", "-o", "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_text() == printed
+    refused = run("predict", trained / "run", "texts", "-o", "out.csv", code=1).stderr
+    assert "what is written is of the format jsonl: a line a text of texts. Let it end in .jsonl" in refused
+
+
 def test_predict_adds_a_column_and_probabilities(run: Run, trained: Path, texts: Path, tmp_path: Path) -> None:
     args = ("--columns", "text=body", "--probabilities")
     out = run("predict", trained / "run", texts / "test.csv", *args).stdout

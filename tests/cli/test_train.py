@@ -311,6 +311,43 @@ def test_options_of_a_reader_are_given_to_every_command(run: Run, trained: Path,
     assert "write it as comments=true" in run("debug-data", *named, "--read", "comments", code=2).stderr
 
 
+def test_a_file_like_the_runs_own_is_read_as_that_was(run: Run, tiny: Path, corpus: Path, tmp_path: Path) -> None:
+    """Three cells a row, the word in the second: taken as it comes, the first would be the word."""
+
+    def table(name: str, comment: str, *cells: str) -> str:
+        split = read(corpus / f"{name}.conllu")
+        rows = ["\n".join("\t".join(r) for r in zip(*(d.columns[c] for c in cells), strict=True)) for d in split]
+        return "\n\n".join(f"{comment}{block}" for block in rows) + "\n"
+
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.cols").write_text(table(name, "# a sentence\n", "xpos", "form", "upos"))
+    (tmp_path / "config.toml").write_text(
+        f'encoder = "{tiny}"\ntasks = ["tag"]\nmethod = "linear"\n[data]\ntrain = "train.cols"\ntest = "test.cols"\n'
+        'format = "columns"\ncolumns = { form = 1, tag = 2 }\noptions = { comments = true }\n'
+        "[train]\nnum_train_epochs = 3\nper_device_train_batch_size = 8\nlearning_rate = 0.05\n"
+    )
+    trained = json.loads(run("train", "config.toml", "-o", "run", "--json").stdout)["scores"]["test"]["tag"]
+    said = run("evaluate", "run", "test.cols", "--json")
+    assert {row["metric"]: row["value"] for row in json.loads(said.stdout)}["accuracy"] == trained["accuracy"]
+    how = "--format columns --columns form=1,tag=2 --read comments=true"
+    assert f"test.cols is read as the run's own data were, with {how}" in said.stderr
+    given = ("-f", "columns", "--columns", "form=1,tag=2", "--read", "comments=true")
+    for command in ("predict", "inspect"):
+        assert run(command, "run", "test.cols").stdout == run(command, "run", "test.cols", *given).stdout
+    (tmp_path / "bare.cols").write_text(table("test", "", "xpos", "form"))
+    bare = run("predict", "run", "bare.cols")
+    assert bare.stdout == run("predict", "run", "bare.cols", *given[:2], "--columns", "form=1").stdout
+    assert "has not all columns of the run's own data, and is read with --format columns --columns form" in bare.stderr
+    (tmp_path / "new.txt").write_text("the cat sees a dog .\n")
+    assert [line.split("\t")[0] for line in run("predict", "run", "new.txt").stdout.split("\n")[:3]] == [
+        "the",
+        "cat",
+        "sees",
+    ]
+    (tmp_path / "run" / "config.toml").unlink()  # a run that Python saved has none
+    assert "says no format" in run("evaluate", "run", "test.cols", code=1).stderr
+
+
 def test_two_do_not_train_one_run(run: Run, config: Path, tmp_path: Path) -> None:
     """Each would delete the other's checkpoints, and the log would have the lines of both."""
     (tmp_path / "run").mkdir()
