@@ -57,6 +57,7 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f".{name.replace('-', '_')}", __package__)
         command = getattr(module, module.__all__[0])
         assert isinstance(command, click.Command)
+        _settable(command, f"ENCODEONCE_{name}")
         return command
 
     def resolve_command(
@@ -78,6 +79,16 @@ class LazyGroup(click.Group):
             if ctx.params.get("debug") or isinstance(problem, BrokenPipeError):
                 raise
             raise click.ClickException(str(problem)) from None
+
+
+def _settable(command: click.Command, prefix: str) -> None:
+    """Every option can be given as PREFIX_FLAG: by its long flag, not by the name of the command's argument."""
+    for option in command.params:
+        if isinstance(option, click.Option):
+            flag = max(option.opts, key=len).lstrip("-")
+            option.envvar = f"{prefix}_{flag}".replace("-", "_").upper()
+    for name, inner in (command.commands if isinstance(command, click.Group) else {}).items():
+        _settable(inner, f"{prefix}_{name}")
 
 
 @click.group(

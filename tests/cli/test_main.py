@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from click.core import ParameterSource
 from click.testing import CliRunner
 
 from encodeonce import __version__
@@ -95,3 +97,44 @@ def test_debug_shows_the_traceback(tmp_path: Path, how: list[str]) -> None:
     env = {} if how else {"ENCODEONCE_DEBUG": "1"}
     done = CliRunner().invoke(cli, [*how, "train", str(tmp_path / "c.toml"), "-o", str(tmp_path / "run")], env=env)
     assert type(done.exception).__name__ == "ConfigError"
+
+
+def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name in command.list_commands(click.Context(command)):
+        inner = command.get_command(click.Context(command), name)
+        assert inner is not None
+        yield from _commands(inner, (*path, name))
+
+
+def test_every_flag_is_an_environment_variable_of_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENCODEONCE, the command's names and the long flag, whatever the function's argument is called."""
+    n_flags = 0
+    for path, command in _commands(cli):
+        for option in command.params:
+            if not isinstance(option, click.Option):
+                continue
+            flag = next((one for one in option.opts if one.startswith("--")), option.opts[0]).lstrip("-")
+            name = "_".join(["encodeonce", *path, flag]).replace("-", "_").upper()
+            with monkeypatch.context() as patch:
+                patch.setenv(name, "1")
+                value, source = option.consume_value(click.Context(command, info_name=path[-1]), {})
+            assert (source, bool(value)) == (ParameterSource.ENVIRONMENT, True), name
+            n_flags += 1
+    assert n_flags > 200
+
+
+def test_flags_from_the_environment_are_honoured(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,label\na b,x\n")
+    config = tmp_path / "c.toml"
+    env = {
+        "ENCODEONCE_INIT_TASK": "upos xpos",
+        "ENCODEONCE_INIT_TRAIN": str(tmp_path / "t.csv"),
+        "ENCODEONCE_INIT_OUTPUT": str(config),
+    }
+    assert CliRunner().invoke(cli, ["init", "agg"], env=env).exit_code == 0
+    assert 'tasks = ["upos", "xpos"]' in config.read_text()
+    done = CliRunner().invoke(cli, ["debug-data", str(tmp_path / "t.csv")], env={"ENCODEONCE_DEBUG_DATA_JSON": "1"})
+    assert json.loads(done.stdout)
