@@ -251,4 +251,4 @@ def warn_unseen(task: Supervised, gold: Sequence[Any], split: str) -> None:
     unseen = Counter(label for value in gold for label in task.unseen(value))
     if unseen:
         listed = ", ".join(f"{label!r} ({count})" for label, count in sorted(unseen.items()))
-        log.warning("task %s: labels of %s that training never saw, scored as misses: %s", task.name, split, listed)
+        log.warning("task %s: labels of %s that training never saw, so never predicted: %s", task.name, split, listed)

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..corpus.spans import SCHEMES, convert, detect
+from ..corpus.spans import SCHEMES, convert, detect, to_spans
 from ..errors import ConfigError, DataError
 from ..metrics.spans import span_scores
 from ..types import Document
-from ._labels import column_of, refuse_missing
+from ._labels import column_of, refuse_missing, where
 
 __all__ = ["SpanColumn"]
 
@@ -20,7 +20,7 @@ class SpanColumn:
     """`source` is the scheme the files are written in ("": not known yet), `target` the one trained on and scored.
 
     Tags are converted where the two differ, and stand as they are where they agree. A source that was detected is held
-    to: a span that breaks it is a DataError. A source that was named by the user is read leniently.
+    to, in either case: a span that breaks it is a DataError. A source that was named by the user is read leniently.
     """
 
     task: str
@@ -59,20 +59,29 @@ class SpanColumn:
     def gold(self, documents: Sequence[Document]) -> list[tuple[str, ...]]:
         """The tags in the target scheme."""
         columns = self.raw(documents)
+        if self.source and not self.named:
+            self._refuse_other_scheme(documents, columns)
         if self.source in ("", self.target):
             return columns
         return [
-            tuple(
-                convert(
-                    tags,
-                    self.source,
-                    self.target,
-                    strict=not self.named,
-                    place=f"{document.place} (sent_id {document.id})",
-                )
-            )
+            tuple(convert(tags, self.source, self.target, strict=False, place=where(document)))
             for document, tags in zip(documents, columns, strict=True)
         ]
+
+    def _refuse_other_scheme(self, documents: Sequence[Document], columns: Sequence[tuple[str, ...]]) -> None:
+        for document, tags in zip(documents, columns, strict=True):
+            kept = set(to_spans(tags, self.source, strict=True, place=where(document)))
+            bad = next((span for span in to_spans(tags) if span not in kept), None)
+            if bad is None:
+                continue
+            found = detect(columns)
+            scheme = f"are {found.name}" if found.name in SCHEMES else "keep to no scheme"
+            raise DataError(
+                f"{where(document, bad.start)}: tags {list(tags[bad.start : bad.stop])} of words {bad.start + 1} to "
+                f"{bad.stop} break {self.source}, in which task {self.task!r} found its training data; the tags here "
+                f'{scheme} ({found.evidence}). Write them in {self.source}, or train with source = "{self.source}" '
+                f"under [task.{self.task}], which reads them by the lenient rule."
+            )
 
     def score(self, gold: Sequence[tuple[str, ...]], predicted: Sequence[tuple[str, ...]]) -> dict[str, float | None]:
         """Micro precision, recall and F1 by the lenient rule (conlleval's, A16) and by the strict one (the scheme)."""

@@ -82,7 +82,7 @@ def test_LABELS1_unseen_labels_are_listed_once_and_count_as_misses(
     changed = [replace(documents[0], columns={"upos": ("NEW",) * words}), documents[1]]
     with caplog.at_level(logging.WARNING, "encodeonce"):
         examples = Examples.read(memory, changed, [task], split="dev")
-    assert caplog.messages == [f"task upos: labels of dev that training never saw, scored as misses: 'NEW' ({words})"]
+    assert caplog.messages == [f"task upos: labels of dev that training never saw, so never predicted: 'NEW' ({words})"]
     caplog.clear()
     Examples.read(memory, changed, [task])
     assert caplog.messages[0].startswith("task upos: labels of these documents that training never saw")

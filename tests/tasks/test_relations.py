@@ -82,7 +82,7 @@ def test_a_type_never_seen_is_a_miss_and_said_once(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING, "encodeonce"):
         Examples.read(memory, other, [task], "dev")
     assert caplog.messages == [
-        "task relations: labels of dev that training never saw, scored as misses: 'Z' (2), 'x' (2)"
+        "task relations: labels of dev that training never saw, so never predicted: 'Z' (2), 'x' (2)"
     ]
     scores = task.score(task.gold(other), [Graph((Span("P", 1, 2),)), ()])
     assert (scores["n"], scores["ner_recall_strict"], scores["re_recall_strict"]) == (6, 25.0, 0.0)

@@ -161,6 +161,20 @@ def test_tags_without_a_scheme_are_refused_and_a_named_one_is_taken() -> None:
     assert NER(source="IOB2").learn(mixed).gold(mixed)[0] == ("B-X", "O", "I-X", "I-X", "O")
 
 
+def test_a_file_in_another_scheme_than_the_training_data_is_refused_with_what_it_is_written_in() -> None:
+    """The same two spans: the strict rule found none of them in IOB1, without a word."""
+    task = NER().learn([document("a b c", tag="B-X I-X O"), document("a b c", tag="B-X B-X O")])
+    iob1 = [document("a b c", tag="O I-X B-X")]
+    said = r"f.conllu:3 \(sent_id u1\): tags \['I-X'\] of words 2 to 2 break IOB2, in which task 'ner' found .*are IOB1"
+    with pytest.raises(DataError, match=said + r'.*source = "IOB2" under \[task.ner\], which reads them by'):
+        task.gold(iob1)
+    other = NER().learn([document("a b c", tag="I-X B-X O")])
+    with pytest.raises(DataError, match=r"break IOB1, in which task 'ner' found .* are IOB2 .*source = \"IOB1\" under"):
+        other.gold([document("a b c", tag="O B-X O")])
+    lenient = NER(source="IOB2").learn([document("a b c", tag="B-X I-X O")])
+    assert lenient.gold(iob1) == [("O", "I-X", "B-X")]
+
+
 def test_parts_of_speech_are_no_chunk_tags() -> None:
     with pytest.raises(DataError, match="'NOUN' is no chunk tag"):
         NER(column="upos").learn([document(upos="NOUN VERB")])
