@@ -284,9 +284,10 @@ class _Loop:
         return sum(defined) / len(defined) if len(defined) == len(values) else None
 
     def choose(self, name: str, epoch: int, value: float | None) -> None:
-        """Keep these weights if the score is better than any before; stop the task if it has not been for too long."""
+        """Keep these weights if the score is better than any before, or none was defined yet; stop the task if it has
+        not been for too long."""
         best = self.at.best.get(name)
-        if best is None or (value is not None and (best["value"] is None or value > best["value"])):
+        if best is None or best["value"] is None or (value is not None and value > best["value"]):
             self.at.best[name] = {"epoch": epoch, "value": value}
             weights = self.modules[name].state_dict()
             self.best_weights[name] = {key: tensor.detach().clone() for key, tensor in weights.items()}
@@ -297,7 +298,8 @@ class _Loop:
         at = self.at
         for name, best in at.best.items():
             if self.dev is not None and best["value"] is None:
-                log.warning("task %s: its score on dev was never defined; epoch %d is kept", name, best["epoch"])
+                said = "task %s: its score on dev was never defined; the last epoch, %d, is kept"
+                log.warning(said, name, best["epoch"])
         tasks = [(task, name) for name in self.modules for task in self.method.tasks_of(name)]
         best = {task: at.best[name] for task, name in tasks if name in at.best}
         parameters = count_parameters(self.method)
@@ -379,7 +381,10 @@ class _Loop:
         if isinstance(self.method, Traced):
             self.method.trace[:] = json.loads(values.get("trace", "[]"))  # older checkpoints have none
         self.log.back_to(self.at.step, self.at.epoch)
-        log.info("going on after step %d of %d (epoch %d)", self.at.step, self.steps, self.at.epoch + 1)
+        if self.at.done:
+            log.info("trained already: step %d of %d", self.at.step, self.steps)
+        else:
+            log.info("going on after step %d of %d (epoch %d)", self.at.step, self.steps, self.at.epoch + 1)
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

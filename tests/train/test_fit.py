@@ -171,13 +171,15 @@ def test_resuming_restores_all_three_generators(make_corpus: Corpus, tmp_path: P
     assert drawn() == expected
 
 
-def test_a_finished_run_is_not_run_again(make_corpus: Corpus, tmp_path: Path) -> None:
+def test_a_finished_run_is_not_run_again(make_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = Job(make_corpus(12))
     first = job.fit(QUICK, folder=tmp_path, dev=job.examples)
     again = Job(make_corpus(12))
     stop_after(again.method, 0)
-    second = again.fit(QUICK, folder=tmp_path, dev=again.examples)
+    with caplog.at_level("INFO", "encodeonce"):
+        second = again.fit(QUICK, folder=tmp_path, dev=again.examples)
     assert second == first
+    assert caplog.messages == ["trained already: step 6 of 6"]
     assert equal(job.weights(), again.weights())
 
 
@@ -378,12 +380,23 @@ def test_early_stopping_ends_a_task_and_then_the_run(make_corpus: Corpus) -> Non
         job.fit(settings)
 
 
-def test_an_undefined_score_is_said(make_corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
-    job = Job(make_corpus(4))
-    scorers = scripted(job.method, {"upos": [None, None]})
+def test_an_undefined_score_is_said_and_the_last_epoch_kept(
+    make_corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    job, alone = Job(make_corpus(4)), Job(make_corpus(4))
+    scorers = scripted(job.method, {"upos": [None] * QUICK.num_train_epochs})
     fitted = fit(job.method, job.examples, scorers, QUICK, dev=job.examples)
-    assert fitted.best["upos"]["value"] is None
-    assert "its score on dev was never defined" in caplog.text
+    assert fitted.best["upos"] == {"epoch": QUICK.num_train_epochs, "value": None}
+    assert f"its score on dev was never defined; the last epoch, {QUICK.num_train_epochs}, is kept" in caplog.text
+    alone.fit(QUICK)
+    assert equal(job.weights(), alone.weights())
+
+
+def test_a_defined_score_is_better_than_none(make_corpus: Corpus) -> None:
+    job = Job(make_corpus(4))
+    scorers = scripted(job.method, {"upos": [None, 1.0, None, 0.5]})
+    fitted = fit(job.method, job.examples, scorers, replace(QUICK, num_train_epochs=4), dev=job.examples)
+    assert fitted.best["upos"] == {"epoch": 2, "value": 1.0}
 
 
 def test_the_log_holds_every_step_and_epoch(make_corpus: Corpus, tmp_path: Path) -> None:
