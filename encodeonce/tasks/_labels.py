@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from ..corpus.diagnose import why_no_column
 from ..errors import ConfigError, DataError
-from ..resolve import nearest
+from ..resolve import available, nearest
 from ..types import IGNORE, Document
 
 __all__ = ["PIECES", "check_piece", "column_of", "ids_of", "inventory", "refuse_missing", "where"]
@@ -35,12 +35,32 @@ def column_of(document: Document, column: str, task: str) -> tuple[str, ...]:
         return document.columns[column]
     if why := why_no_column(document, column):
         raise DataError(f"{where(document)}: task {task!r} reads column {column!r}: {why}.")
+    if not document.words:
+        raise DataError(f"{where(document)}: task {task!r} labels words, and {_wordless(document, column, task)}")
     there = sorted(document.columns)
     several = f" Several tasks are a list: tasks = {json.dumps(task.split(','))}." if "," in task else ""
     raise DataError(
         f"{where(document)}: task {task!r} reads column {column!r}, and there is "
         f"{', '.join(there) if there else 'no gold column'}.{several or nearest(column, there)} Say where it "
         f"stands with columns, such as {column}=NAME."
+    )
+
+
+def _wordless(document: Document, column: str, task: str) -> str:
+    """Why a document has no words with labels, and what to do: the common first mistakes apart."""
+    if not document.text:
+        return "this document has none: leave it out."
+    if column in document.meta:
+        kinds = 'kind = "classification" (or "multilabel", "regression")'
+        return f"{column!r} is of the whole text: say so with {kinds} under [task.{task}]."
+    known = available("tasks")
+    near = "" if task in known else nearest(task, [*document.meta, *known])
+    if document.meta:
+        fields = ", ".join(map(repr, document.meta))
+        return f"this is a text with {fields}.{near} Tasks of whole texts: classification, multilabel, regression."
+    return (
+        f"this is running text.{near} Where a file has a word a line, name its format: "
+        'format = "columns" under [data] (or --format columns).'
     )
 
 

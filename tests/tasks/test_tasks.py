@@ -175,6 +175,23 @@ def test_a_file_in_another_scheme_than_the_training_data_is_refused_with_what_it
     assert lenient.gold(iob1) == [("O", "I-X", "B-X")]
 
 
+@pytest.mark.parametrize(
+    ("text", "task", "said"),
+    [
+        (Document("a", text="x y", meta={"label": "A"}), "label", "'label' is of the whole text: say so with kind = "),
+        (Document("a", text="x y", meta={"label": "A"}), "classificaton", "Did you mean 'classification'?"),
+        (Document("a", text="x y", meta={"label": "A"}), "lable", "Did you mean 'label'?"),
+        (Document("a", text="EU NNP B-ORG"), "ner", "this is running text. Where a file has a word a line, name its"),
+        (Document("a", meta={"tags": []}), "upos", "labels words, and this document has none: leave it out"),
+    ],
+)
+def test_a_document_without_words_says_why_it_has_no_labels_a_word(text: Document, task: str, said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        named(task).learn([text])
+    assert said in str(caught.value)
+    assert "such as" not in str(caught.value)
+
+
 def test_parts_of_speech_are_no_chunk_tags() -> None:
     with pytest.raises(DataError, match="'NOUN' is no chunk tag"):
         NER(column="upos").learn([document(upos="NOUN VERB")])
