@@ -4,7 +4,6 @@ Axes: N distinct items   M items that were cut   L views
 """
 
 import logging
-import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,8 @@ from ..methods.aggregate import VARIANTS, Variant
 from ..report.results import surroundings
 from ..serve.methods import check
 from ..store import Store, estimate
+from ..store.claim import free_bytes
+from ..store.format import file_sizes
 from ..tasks import Task
 from ..types import DTYPES, Document, Pieces, Spec
 from . import learning, steps
@@ -40,7 +41,7 @@ from .advice import Advice, Facts, advised
 from .calibration import Clock, Encoded, Shown, encoding_seconds
 from .contenders import Contender, contender
 from .rehearsal import Items, Rehearsal
-from .sampling import Estimate, Sample, rounded, stratified
+from .sampling import Estimate, Sample, in_two, rounded
 
 if TYPE_CHECKING:
     from .config import Config
@@ -213,7 +214,9 @@ class _Counted:
     def of(cls, splits: Mapping[str, Sequence[Document]], model: Pretrained, seed: int, clock: Clock) -> "_Counted":
         distinct = list({one.key: one for documents in splits.values() for one in reversed(documents)}.values())
         words = np.array([one.n_words for one in distinct], dtype=np.int64)
-        sample = stratified(words, CUT, np.random.default_rng(seed))
+        training = {one.key for one in splits["train"]}
+        first = np.array([one.key in training for one in distinct])
+        sample = in_two(words, first, CUT, np.random.default_rng(seed))
         began = clock()
         model.cut(distinct[:1])
         loaded = clock()
@@ -287,11 +290,10 @@ def _stored(config: "Config", spec: Spec, counted: _Counted) -> _Stored:
         store = Store.open(path, spec)
         missing[:] = False
         missing[store.missing([document.key for document in counted.documents])] = True
-        held, own = sum(file.stat().st_size for file in path.iterdir() if file.is_file()), store.spec
+        held, own = sum(file_sizes(path).values()), store.spec
     rows = counted.sample.total(counted.lengths, missing[counted.sample.index])
     n_missing = int(missing.sum())
-    place = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
-    return _Stored(len(missing) - n_missing, missing, _bytes(own, rows, n_missing), held, shutil.disk_usage(place).free)
+    return _Stored(len(missing) - n_missing, missing, _bytes(own, rows, n_missing), held, free_bytes(path))
 
 
 def _bytes(spec: Spec, rows: Estimate, items: int) -> Estimate:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-__all__ = ["Estimate", "Sample", "equal_shares", "evenly", "extrapolated", "stratified"]
+__all__ = ["Estimate", "Sample", "equal_shares", "evenly", "extrapolated", "in_two", "stratified"]
 
 SURELY = 32
 """The longest items are in every sample: they decide the sum, and the longest is worth knowing."""
@@ -102,6 +102,21 @@ def stratified(sizes: Int[np.ndarray, " N"], limit: int, order: np.random.Genera
         weight.append(np.full(len(chosen), len(members) / len(chosen)))
         stratum.append(np.full(len(chosen), number))
     return Sample(np.concatenate(index), np.concatenate(weight), np.concatenate(stratum))
+
+
+def in_two(
+    sizes: Int[np.ndarray, " N"], first: Bool[np.ndarray, " N"], limit: int, order: np.random.Generator
+) -> Sample:
+    """`stratified` of the items `first` and of the others apart, so that the fewer are in the sample too: half of
+    `limit` for each, and what one does not need for the other."""
+    groups = [np.flatnonzero(first), np.flatnonzero(~first)]
+    shares = [max(limit // 2, limit - len(other)) for other in reversed(groups)]
+    samples = [stratified(sizes[own], share, order) for own, share in zip(groups, shares, strict=True)]
+    return Sample(
+        np.concatenate([own[one.index] for own, one in zip(groups, samples, strict=True)]),
+        np.concatenate([one.weight for one in samples]),
+        np.concatenate([one.stratum + at * (STRATA + 1) for at, one in enumerate(samples)]),
+    )
 
 
 def equal_shares(costs: Float[np.ndarray, " N"], count: int) -> list[Int[np.ndarray, " _"]]:

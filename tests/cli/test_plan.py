@@ -217,6 +217,18 @@ def test_a_sampled_training_part_stands_for_all_training_items(tiny: Path, corpu
     assert [document.key for document in items.documents] == [one.key for one in items.pieces]
 
 
+def test_few_training_items_beside_many_others_are_all_in_the_sample(
+    tiny: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "CUT", 8)
+    many = {document.key: document for document in read(corpus / "train.conllu")}
+    few = read(corpus / "dev.conllu")[:1]
+    counted = planning._Counted.of({"train": few, "test": list(many.values())}, Pretrained(tiny), 0, lambda: 0.0)
+    items = counted.training(few)
+    assert [one.key for one in items.documents] == [few[0].key]
+    assert items.weight.tolist() == [1.0]
+
+
 def test_a_layer_choice_of_ones_own_is_in_the_table_and_its_methods_are_measured(run: Run, config: Path) -> None:
     found = planned(run, config, "--set", "layers=[0, 1]", "--set", "dtype=int8")
     assert {size["layers"] for size in found["sizes"]} == {"all", "last", "[0, 1]"}

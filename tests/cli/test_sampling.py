@@ -12,6 +12,7 @@ from encodeonce.cli.sampling import (
     equal_shares,
     evenly,
     extrapolated,
+    in_two,
     rounded,
     spread,
     stratified,
@@ -115,3 +116,25 @@ def test_estimates_scale_and_shift() -> None:
     assert one.times(3.0).plus(1.0) == Estimate(7.0, 4.0, 13.0)
     assert one.to_json() == {"value": 2.0, "low": 1.0, "high": 4.0}
     assert rounded({"a": [1.23456789, (2, "x")], "b": None}) == {"a": [1.23457, [2, "x"]], "b": None}
+
+
+@pytest.mark.parametrize("n_first", [0, 3, 1000, 3997, 4000])
+def test_both_parts_of_a_corpus_are_in_the_sample_however_few_one_has(n_first: int) -> None:
+    sizes, values = skewed()
+    first = np.random.default_rng(3).permutation(len(sizes)) < n_first
+    sample = in_two(sizes, first, 400, np.random.default_rng(1))
+    own = first[sample.index]
+    assert own.sum() >= min(n_first, 190)
+    assert (~own).sum() >= min(len(sizes) - n_first, 190)
+    assert len(set(sample.index.tolist())) == len(sample.index) <= 480
+    for part in (own, ~own):
+        assert sample.weight[part].sum() == pytest.approx((first if part is own else ~first).sum())
+    total = sample.total(values[sample.index])
+    assert total.low < values.sum() < total.high
+
+
+def test_both_parts_of_a_small_corpus_are_counted() -> None:
+    sizes = np.arange(1, 9)
+    sample = in_two(sizes, sizes > 6, 8, np.random.default_rng(0))
+    assert sorted(sample.index.tolist()) == list(range(8))
+    assert sample.exact
