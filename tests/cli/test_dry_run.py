@@ -114,6 +114,18 @@ def test_what_training_refuses_is_refused_before_anything_is_encoded(run: Run, c
     assert not list(tmp_path.glob("states/*.safetensors"))
 
 
+def test_items_that_live_blocks_cannot_be_given_are_refused_as_training_refuses_them(run: Run, config: Path) -> None:
+    """The tiny encoder has 32 positions; stored views of longer items are read in windows, live blocks read none."""
+    row = {"words": ["cats"] * 60, "upos": ["NOUN"] * 60}
+    (config.parent / "long.jsonl").write_text(json.dumps(row) + "\n")
+    said = ("--set", "data.train=long.jsonl", "--set", 'tasks=["upos"]')
+    for method, end in (("finetune", 1), ("top1", 1), ("linear", 0)):
+        done = run("train", config, "--dry-run", *said, "--set", f"method={method}", code=end)
+        assert ("62 pieces, but the encoder's blocks can be given 32 at once" in done.stderr) == bool(end)
+    real = run("train", config, "-o", "run", *said, "--set", "method=finetune", code=1).stderr
+    assert "62 pieces, but the encoder's blocks can be given 32 at once" in real
+
+
 PAPER = Path(__file__).parents[2] / "experiments" / "structures" / "paper"
 FAMILIES = {"bert": "BertConfig", "roberta": "RobertaConfig", "gpt2": "GPT2Config"}
 CELLS = [
