@@ -5,7 +5,9 @@ torch, numpy or pydantic at its top, so that `encodeonce COMMAND --help` stays a
 """
 
 import importlib
+import io
 import logging
+import sys
 from typing import Any
 
 import click
@@ -114,5 +116,7 @@ def cli(ctx: click.Context, debug: bool, quiet: bool) -> None:
 
 
 def main() -> None:
-    """What the `encodeonce` script calls."""
+    """What the `encodeonce` script calls. What stdout's encoding has no character for is escaped, as on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     cli(prog_name="encodeonce")

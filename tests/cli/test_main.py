@@ -1,5 +1,6 @@
 """The front door: cheap help, lazy commands, exit codes, one clear message."""
 
+import io
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 from click.testing import CliRunner
 
 from encodeonce import __version__
-from encodeonce.cli.main import COMMANDS, cli
+from encodeonce.cli.main import COMMANDS, cli, main
 
 HEAVY = ("torch", "numpy", "pydantic", "transformers", "scipy", "matplotlib")
 HELP = """
@@ -97,6 +98,19 @@ def test_debug_shows_the_traceback(tmp_path: Path, how: list[str]) -> None:
     env = {} if how else {"ENCODEONCE_DEBUG": "1"}
     done = CliRunner().invoke(cli, [*how, "train", str(tmp_path / "c.toml"), "-o", str(tmp_path / "run")], env=env)
     assert type(done.exception).__name__ == "ConfigError"
+
+
+def test_output_that_has_no_such_character_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As stderr does it; inside a JSON string the escape is the character itself."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252"))
+    monkeypatch.setattr(sys, "argv", ["encodeonce", "--help"])
+    monkeypatch.setitem(COMMANDS, "demo", "Ω is none of cp1252's, é is.")
+    with pytest.raises(SystemExit) as end:
+        main()
+    sys.stdout.flush()
+    assert end.value.code == 0
+    assert "\\u03a9 is none of cp1252's, é is." in written.getvalue().decode("cp1252")
 
 
 def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
