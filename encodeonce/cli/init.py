@@ -67,7 +67,7 @@ train = {train}
 {prenorm}
 [train]
 learning_rate = 2e-3   # peak of the 1cycle schedule
-{rate}num_train_epochs = 10
+num_train_epochs = 10
 per_device_train_batch_size = 32
 seed = 42
 
@@ -77,8 +77,6 @@ seed = 42
 
 
 PRE_NORM = "# pre_norm_layers = true   # for encoders whose layers differ in scale: GPT-2, ModernBERT, T5"
-
-ENCODER_RATES = {"finetune": 2e-4, "top1": 1e-3, "top2": 1e-3, "live_mix": 1e-3}
 
 OPTIONS = {
     "parsing": "n_lstm_layers = 1   # 3 where not given; also lstm_width, arc_width, rel_width, tree: docs/parsing.md",
@@ -150,7 +148,6 @@ def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], e
         name = files[split]
         return f'# {split} = "{split}.conllu"' if name is None else f"{split} = {toml_value(_relative(name, output))}"
 
-    rate = ENCODER_RATES.get(method)
     mixes = method not in ("finetune", "top1", "top2", "lora")
     return TEMPLATE.format(
         name=output.name,
@@ -167,7 +164,6 @@ def written(method: str, tasks: tuple[str, ...], files: dict[str, str | None], e
         formats="conllu, columns, jsonl, csv, tsv, text",
         table=TABLES[method].format(method=method),
         prenorm=f"{PRE_NORM}\n" if mixes else "",
-        rate=f"encoder_learning_rate = {rate:g}   # of the blocks that are trained\n" if rate else "",
     )
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from encodeonce.cli.config import AdapterSection, FinetuneSection, TrainSection, load
 from encodeonce.cli.contenders import NAMES, contender
-from encodeonce.cli.init import ENCODER_RATES, METHODS, OPTIONS
+from encodeonce.cli.init import METHODS, OPTIONS
 from encodeonce.methods.aggregate import VARIANTS, Variant
-from encodeonce.methods.finetune import ENCODER_RATES as TUNED_RATES
-from encodeonce.methods.finetune import TUNINGS, Tuning
+from encodeonce.methods.finetune import ENCODER_RATES, TUNINGS, Tuning
 from encodeonce.tasks import named
 from encodeonce.train.settings import Settings
 
@@ -28,7 +27,7 @@ def test_every_method_gives_a_valid_config(run: Run, method: str, corpus: Path, 
     assert (config.method, config.tasks, config.data.dev) == (method, ["upos", "feats:Number"], [])
     assert Path(config.encoder).resolve() == tiny.resolve()
     assert Path(config.data.train[0]).resolve() == (corpus / "train.conllu").resolve()
-    assert contender(config).training(config) == Settings(encoder_learning_rate=TUNED_RATES.get(method, 0.0))
+    assert contender(config).training(config) == Settings(encoder_learning_rate=ENCODER_RATES.get(method, 0.0))
     assert contender(config).settings() == (
         Variant(method) if method in VARIANTS else Tuning(method, **OWN.get(method, {}))
     )
@@ -81,7 +80,6 @@ def test_an_unknown_method_names_the_nearest(run: Run, corpus: Path) -> None:
 def test_the_tables_here_are_those_of_the_rooms_below() -> None:
     """The command line repeats names so that help and init need no torch; they must not drift apart."""
     assert list(METHODS) == [*VARIANTS, *TUNINGS] == list(NAMES)
-    assert ENCODER_RATES == TUNED_RATES
     assert {**TrainSection().model_dump(), "encoder_learning_rate": 0.0} == Settings().to_json()
     for section, made in ((AdapterSection, Variant()), (FinetuneSection, Tuning())):
         assert set(section.model_fields) == set(made.to_json()) - {"name"}
