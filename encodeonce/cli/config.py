@@ -255,7 +255,7 @@ def load(path: Path, changes: Iterable[str] = (), *, model: type[S]) -> S: ...
 def load(path: Path, changes: Iterable[str] = (), *, model: type[Section] = Config) -> Section:
     """Read, change, check, as a `model`. ConfigError names file and key path."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as problem:
         raise ConfigError(f"{path} cannot be read: {problem.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:

@@ -170,7 +170,7 @@ def layers_of(text: str) -> str | int | list[int]:
             return [int(part) for part in text.split(",") if part.strip()]
         except ValueError:
             raise click.BadParameter(f"{text!r}: layers are numbers, such as 0,3,6.", param_hint="--layers") from None
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     if text not in ("all", "last"):
         raise click.BadParameter(f"{text!r}: write all, last, a number or a list such as 0,3,6.", param_hint="--layers")

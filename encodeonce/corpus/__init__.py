@@ -62,7 +62,7 @@ def read(
     documents = found.read(source, columns=columns, **options)
     if not documents:
         named = source if isinstance(source, (str, Path)) else type(source).__name__
-        raise DataError(f"no examples in {named}: it is empty or holds only blank lines and comments.")
+        raise DataError(f"no examples in {named}: it is empty or holds only a header, blank lines and comments.")
     return documents
 
 

@@ -87,7 +87,7 @@ def table(path: str | Path, *, header: bool = True, quoting: bool | None = None,
     if quoting is None and comma == "\t":
         quoting = False
     rows = cut_plain(held, comma) if quoting is False else cut_quoted(held, comma, str(path), sure=quoting is True)
-    if len(rows) and len(rows[0].values) > 1:
+    if any(len(row.values) > 1 for row in rows):
         rows = [row for row in rows if row.values != ("",)]
     for row in rows:
         if len(row.values) != len(rows[0].values):

@@ -115,7 +115,10 @@ def config_of(folder: Path, methods: Collection[str]) -> dict[str, Any]:
     """What config.json says. RunError for a missing file, another schema, or none of these methods."""
     for name in FILES:
         if not (folder / name).is_file():
-            raise RunError(f"{folder / name} is missing: {folder} is no saved run, or was not copied whole.")
+            why = f"{folder} is no saved run, or was not copied whole"
+            if (folder / "checkpoint").is_dir():
+                why = f"the training in {folder} has not ended. Give its command again: it goes on from its checkpoint"
+            raise RunError(f"{folder / name} is missing: {why}.")
     path = folder / "config.json"
     try:
         config = dict(json.loads(path.read_text(encoding="utf-8")))

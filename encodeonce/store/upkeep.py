@@ -35,8 +35,9 @@ def ls(path: PathLike) -> list[dict[str, Any]]:
 
 def info(path: PathLike) -> dict[str, Any]:
     """What `store info` shows. `bytes` is everything in the folder, `unfinished` the leftovers `gc` would remove."""
+    shards = ls(path)
     store = Store.open(path, verify="never")
-    shards, spec = ls(path), store.spec
+    spec = store.spec
     rows = sum(shard["rows"] for shard in shards)
     return {
         "path": str(store.path),

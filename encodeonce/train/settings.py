@@ -86,6 +86,7 @@ class Settings:
             self._need(name, getattr(self, name) >= 1, "at least 1")
         for name in NOT_NEGATIVE:
             self._need(name, getattr(self, name) >= 0, "0 or more")
+        self._need("seed", self.seed < 2**64, "less than 2**64, which torch's generators take")
         self._need("adam_beta1", 0 <= self.adam_beta1 < 1, "at least 0 and less than 1")
         self._need("adam_beta2", 0 < self.adam_beta2 < 1, "between 0 and 1, both excluded")
         self._need("optim", self.optim in OPTIMISERS, f"one of {', '.join(OPTIMISERS)}")

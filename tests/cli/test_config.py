@@ -25,6 +25,10 @@ def test_relative_paths_start_at_the_config_file(tmp_path: Path) -> None:
     assert config.data.test == [str(tmp_path / "b.conllu"), "/c.conllu"]
 
 
+def test_a_byte_order_mark_is_no_key(tmp_path: Path) -> None:
+    assert load(written(tmp_path, '\ufeffencoder = "org/model"\n')).encoder == "org/model"
+
+
 def test_a_hub_name_stays_a_hub_name(tmp_path: Path) -> None:
     assert load(written(tmp_path, 'encoder = "org/model"\n')).encoder == "org/model"
 

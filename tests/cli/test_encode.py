@@ -111,6 +111,7 @@ def test_a_dry_run_counts_the_jobs_own_part(
         (["-e", "{tiny}", "-o", "s", "none.conllu"], 1, "There is no file none.conllu"),
         (["-e", "{tiny}", "-o", "s", "{train}", "--layers", "7"], 1, "last 1 to 3"),
         (["-e", "{tiny}", "-o", "s", "{train}", "--layers", "0,x"], 2, "layers are numbers"),
+        (["-e", "{tiny}", "-o", "s", "{train}", "--layers", "²"], 2, "write all, last, a number or a list"),
         (["-e", "{tiny}", "-o", "s", "{train}", "--num-shards", "2", "--shard-index", "2"], 2, "must be less than"),
         (["-e", "{tiny}", "-o", "s", "{train}", "--num-shards", "2"], 2, "needs --shard-index, from 0 to 1"),
         (["-e", "{tiny}", "-o", "s", "{train}", "--columns", "form"], 2, "write it as form=0,tag=3"),

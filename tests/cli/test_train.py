@@ -74,6 +74,13 @@ def test_a_run_of_other_settings_is_not_continued(run: Run, trained: Path) -> No
     assert "started differently" in wrong.stderr
 
 
+def test_a_run_whose_training_has_not_ended_says_so(run: Run, trained: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(trained / "run", tmp_path / "run")
+    (copied / "config.json").unlink()
+    said = run("evaluate", copied, trained / "config.toml", code=1).stderr
+    assert f"config.json is missing: the training in {copied} has not ended. Give its command again" in said
+
+
 def test_a_moved_encoder_goes_on_and_another_is_named(run: Run, trained: Path, tiny: Path, tmp_path: Path) -> None:
     copied, own = shutil.copytree(trained / "run", tmp_path / "run"), shutil.copytree(tiny, tmp_path / "encoder")
     command = ("train", trained / "config.toml", "-o", copied, "--set", f"encoder={own}", "--json")

@@ -106,6 +106,18 @@ def test_rows_of_another_length_are_named(tmp_path: Path, name: str) -> None:
         read(path)
 
 
+def test_empty_lines_before_the_header_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("\n\ntext,label\na,1\n\nb,2\n", encoding="utf-8")
+    assert [(one.text, one.meta, one.place) for one in read(path)] == [
+        ("a", {"label": "1"}, f"{path}:4"),
+        ("b", {"label": "2"}, f"{path}:6"),
+    ]
+    path.write_text("text,label\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"no examples in .*only a header, blank lines and comments"):
+        read(path)
+
+
 def test_rows_that_another_character_divides_say_so_where_a_text_holds_commas(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("text;label\none, two;a\n", encoding="utf-8")

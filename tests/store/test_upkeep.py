@@ -150,6 +150,7 @@ def test_a_shard_that_is_removed_while_a_store_is_opened_is_not_seen(
 
 
 def test_nothing_is_said_of_what_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
     for command in (info, ls, verify, gc):
         with pytest.raises(StoreError, match="There is no store at"):
             command(tmp_path)

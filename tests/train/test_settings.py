@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from encodeonce.errors import ConfigError
+from encodeonce.train.randomness import seed_generators
 from encodeonce.train.settings import Settings
 
 
@@ -15,6 +16,12 @@ from encodeonce.train.settings import Settings
 def test_a_rate_is_a_finite_number(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"{name}={value} must be a finite number"):
         Settings(**{name: value})
+
+
+def test_a_seed_is_one_that_torch_takes() -> None:
+    with pytest.raises(ConfigError, match=r"seed=18446744073709551616 must be less than 2\*\*64"):
+        Settings(seed=2**64)
+    seed_generators(Settings(seed=2**64 - 1).seed)
 
 
 def test_a_count_is_a_whole_number_where_no_types_are_checked() -> None:
