@@ -55,11 +55,13 @@ class DesignSection(Section):
     dropout: float | None = Field(default=None, ge=0, lt=1, description="the span reader's rate; 0.1")
     compute: Literal["fp32", "bf16"] | None = Field(default=None, description="number type of live products")
     reader: Literal["span", "generate"] | None = Field(default=None, description="point at the answer, or write it")
+    longest_answer: int | None = Field(
+        default=None, gt=0, description="pieces of the longest answer given; 30 of a span, 32 of a written one"
+    )
     decoder_question: Literal["auto", "in_memory_each", "in_memory_once", "prefix", "none"] | None = Field(
         default=None, description="generate: how the decoder sees the question"
     )
     decoder_blocks: int | None = Field(default=None, gt=0, description="generate: blocks of a decoder that is no T5's")
-    longest_answer: int | None = Field(default=None, gt=0, description="generate: pieces; 32")
     n_beams: int | None = Field(default=None, gt=0, description="generate: beams; 1")
     length_penalty: float | None = Field(default=None, ge=0, description="generate: of beams; 1")
     z_loss: float | None = Field(default=None, ge=0, description="generate: T5X's 1e-4; 0")

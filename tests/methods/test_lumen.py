@@ -20,6 +20,7 @@ from encodeonce.corpus.questions import read_questions
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.encoders.stack import additive
 from encodeonce.errors import ConfigError, DataError, NotStored, RunError, SpecMismatch
+from encodeonce.heads.span_reader import SpanScores
 from encodeonce.methods.lumen import Design, Lumen, ReadingBatch, ReadingExamples, export, n_live, passage_document
 from encodeonce.metrics.answers import AnswerScorer
 from encodeonce.store import Store
@@ -269,6 +270,29 @@ def test_an_answer_carries_its_passage_and_characters(folder: Path) -> None:
         assert texts[answer.passage][answer.start : answer.end] == answer.text
 
 
+@pytest.mark.parametrize(("longest", "expected"), [(None, 30), (2, 2), (40, 40)])
+def test_no_span_is_longer_than_the_longest_answer(
+    longest: int | None, expected: int, checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The gold is all 40 pieces; start and end of any span are likelier the nearer they are to its ends."""
+    text = " ".join(["a"] * 40)
+    passage = Passage("p", "", text)
+    wanted = design(live=1, longest_answer=longest)
+    encoder = wanted.encoder(checkpoint("bert"))
+    method = Lumen.build(wanted, encoder, read_ahead=0).eval()
+    pieces = encoder.cut([passage_document(passage)])
+    store = Encodings(encoder.spec([2], "fp32"), [Encoding(pieces[0].key, np.zeros((1, 42, 32), "f4"), pieces[0].word)])
+    examples = method.read([Question("q", "a", (Answer(text, "p", 0, len(text)),), (passage,))], encoder, store)
+    (batch,) = method.batches(examples, size=1, order=None)
+    rise = torch.arange(42.0)
+    reader: Any = method.reader
+    reader.head.forward = lambda states, pairs: SpanScores(torch.stack([-rise, rise]), torch.tensor([-99.0]), pairs)
+    (answer,) = [found["answer"] for found in method.predict(batch)]
+    assert len(answer.text.split()) == expected
+    said = f"1 of 1 questions have no answer of at most {expected} pieces: none is ever given. Raise longest_answer."
+    assert (said in caplog.text) is (expected < 40)
+
+
 def test_gold_spans_are_the_pieces_of_the_answers(folder: Path) -> None:
     _, examples, batch = made(folder, design(live=1))
     for spans, text in ((examples.spans[0], "mat"), (examples.spans[1], "river")):
@@ -441,6 +465,7 @@ def test_designs_that_cannot_be_are_refused(checkpoint: Callable[..., Path]) -> 
         ({"live": 1, "layers": (0, 1)}, r"layers=\[0, 1\] must hold the cut, 2"),
         ({"live": 1, "layers": (1, 2), "memory": "conditioned"}, "are of a stored memory; this one is conditioned"),
         ({"question_pieces": 2}, "question_pieces=2 must be at least 3"),
+        ({"longest_answer": 0}, "longest_answer=0 must be at least 1"),
     ):
         with pytest.raises(ConfigError, match=message):
             Design(**wrong).plan(encoder)

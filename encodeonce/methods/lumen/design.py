@@ -13,6 +13,7 @@ from typing import Any
 
 from ...encoders.pretrained import Pretrained
 from ...errors import ConfigError
+from ...heads.span_reader import LONGEST
 from ...nn.linear import COMPUTE
 from ...resolve import nearest
 
@@ -84,10 +85,11 @@ class Design:
 
     `targets`: the gold is where the file says, or every occurrence of an answer in any passage; a question whose
     answers stand nowhere in particular takes the occurrences. `compute` is the number type of live products, `dropout`
-    the span reader's rate; blocks and decoder drop as their checkpoint says.
+    the span reader's rate; blocks and decoder drop as their checkpoint says. No answer is given of more than
+    `longest_answer` pieces: by default 30 of a span, 32 of what is written.
 
     `reader="generate"` writes the answer with T5's decoder, or with one that starts as the first `decoder_blocks`
-    blocks of the encoder, at most `longest_answer` pieces by `n_beams`. `decoder_question` says how it sees the
+    blocks of the encoder, by `n_beams`. `decoder_question` says how it sees the
     question (L-07); "auto" is "in_memory_each", and "in_memory_once" where nothing is live. `z_loss` is T5X's
     (1e-4 there).
     """
@@ -109,7 +111,7 @@ class Design:
     reader: str = "span"
     decoder_question: str = "auto"
     decoder_blocks: int | None = None
-    longest_answer: int = 32
+    longest_answer: int | None = None
     n_beams: int = 1
     length_penalty: float = 1.0
     z_loss: float = 0.0
@@ -131,6 +133,15 @@ class Design:
             raise ConfigError(f"alpha={self.alpha} must lie between 0 (all from memory) and 1 (all live).")
         if self.question_pieces < 3:
             raise ConfigError(f"question_pieces={self.question_pieces} must be at least 3.")
+        if self.longest < 1:
+            raise ConfigError(f"longest_answer={self.longest_answer} must be at least 1.")
+
+    @property
+    def longest(self) -> int:
+        """Pieces of the longest answer that is given."""
+        if self.longest_answer is not None:
+            return self.longest_answer
+        return LONGEST if self.reader == "span" else 32
 
     def plan(self, encoder: Pretrained) -> Plan:
         """For an encoder. ConfigError for blocks or views that it has not, and for a cut that leaves none over it."""

@@ -85,9 +85,10 @@ class ReadingExamples:
     ) -> "ReadingExamples":
         """Examples of questions whose passages are in `store`; without one, the passages' pieces are read.
 
-        Questions over `question_pieces` are cut there, and counted in a warning. Raises NotStored for a passage that is
-        not in the store, SpecMismatch for a store that holds passages at another place of the input, DataError for a
-        passage too long to be read whole where it is not stored.
+        Questions over `question_pieces` are cut there, and counted in a warning, as are those whose every answer is
+        over `longest_answer`. Raises NotStored for a passage that is not in the store, SpecMismatch for a store that
+        holds passages at another place of the input, DataError for a passage too long to be read whole where it is not
+        stored.
         """
         numbers: dict[tuple[str, str], int] = {}
         passages: list[Passage] = []
@@ -110,8 +111,8 @@ class ReadingExamples:
             _gold(question, [passages[i] for i in own], [characters[i] for i in own], design.targets)
             for question, own in zip(questions, of_question, strict=True)
         ]
-        _report(questions, found)
         generated = design.reader == "generate"
+        _report(questions, found, None if generated else design.longest)
         answers = tuple(tuple(answer.text for answer in question.answers) for question in questions)
         return cls(
             source=source,
@@ -125,7 +126,7 @@ class ReadingExamples:
             spans=tuple(found),
             gold={"answer": answers} if any(answers) else {},
             spell=encoder.spell,
-            written=_written(answers, encoder, design.longest_answer) if generated else (),
+            written=_written(answers, encoder, design.longest) if generated else (),
         )
 
     def __len__(self) -> int:
@@ -304,10 +305,17 @@ def _rows(characters: Int[np.ndarray, "T 2"], start: int, end: int) -> tuple[int
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
 
 
-def _report(questions: Sequence[Question], found: Sequence[Spans | None]) -> None:
+def _report(questions: Sequence[Question], found: Sequence[Spans | None], longest: int | None) -> None:
     lost = sum(
         spans is not None and not len(spans) and any(answer.text.strip() for answer in question.answers)
         for question, spans in zip(questions, found, strict=True)
     )
     if lost:
         log.info("%d of %d questions have no answer in any of their passages", lost, len(questions))
+    shortest = [(spans[:, 2] - spans[:, 1]).min() + 1 for spans in found if spans is not None and len(spans)]
+    long = 0 if longest is None else sum(own > longest for own in shortest)
+    if long:
+        log.warning(
+            "%d of %d questions have no answer of at most %d pieces: none is ever given. Raise longest_answer.",
+            *(long, len(questions), longest),
+        )

@@ -254,7 +254,7 @@ def _reader(
     design: Design, plan: Plan, encoder: Pretrained, parts: nn.ModuleDict, folder: Path | None
 ) -> SpanAnswers | Generator:
     if design.reader == "span":
-        return SpanAnswers(encoder.width, design.dropout)
+        return SpanAnswers(encoder.width, design.dropout, design.longest)
     home = encoder.path if folder is None else folder
     decoder: T5Decoder | WarmDecoder
     if encoder.family == "t5":
@@ -269,16 +269,16 @@ def _reader(
     _same_pieces(decoder.pieces, home, encoder)
     shown = design.question_for_decoder(plan)
     prefix = design.question_pieces if shown == "prefix" else 0
-    if decoder.longest is not None and prefix + design.longest_answer > decoder.longest:
+    if decoder.longest is not None and prefix + design.longest > decoder.longest:
         before = f"question_pieces={prefix} before the output and " if prefix else ""
         raise ConfigError(
-            f"{before}longest_answer={design.longest_answer} are more pieces than the decoder can be given, "
+            f"{before}longest_answer={design.longest} are more pieces than the decoder can be given, "
             f"{decoder.longest} ({home}). Give less."
         )
     return Generator(
         decoder,
         shown,
-        design.longest_answer,
+        design.longest,
         design.n_beams,
         design.length_penalty,
         design.z_loss,

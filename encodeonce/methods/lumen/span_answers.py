@@ -15,11 +15,11 @@ __all__ = ["SpanAnswers"]
 
 
 class SpanAnswers(nn.Module):
-    """A `SpanReader` over the live states of all passages of a question."""
+    """A `SpanReader` over the live states of all passages of a question; answers have at most `longest` pieces."""
 
-    def __init__(self, width: int, dropout: float) -> None:
+    def __init__(self, width: int, dropout: float, longest: int) -> None:
         super().__init__()
-        self.head = SpanReader(width, dropout)
+        self.head, self.longest = SpanReader(width, dropout), longest
 
     def loss(self, states: Float[Tensor, "R D"], batch: ReadingBatch) -> Float[Tensor, ""]:
         """The sum over the batch's questions."""
@@ -30,7 +30,7 @@ class SpanAnswers(nn.Module):
         characters, given = batch.examples.characters, batch.examples.of_question
         allowed = [characters[i][:, 0] >= 0 for item in batch.items for i in given[item]]
         found = self.head.decode(
-            self.head(states, batch.pairs), np.concatenate([*allowed, np.zeros(0, bool)]), forced=forced
+            self.head(states, batch.pairs), np.concatenate([*allowed, np.zeros(0, bool)]), self.longest, forced
         )
         return [_answer(batch, one) for one in found]
 
