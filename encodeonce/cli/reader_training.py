@@ -13,12 +13,12 @@ from ..corpus.windows import question_windows, windows
 from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError
-from ..methods.lumen import Design, Lumen, Plan, carry, passage_document
+from ..methods.lumen import Design, Lumen, Plan, carry, passage_document, refuse_unlike
 from ..metrics.answers import AnswerScorer
 from ..report.results import command_line
 from ..retrieval.bm25 import BM25
 from ..retrieval.given import pool_of, with_passages
-from ..serve.reader_run import ReaderRun, load_reader, memory_of, save_reader
+from ..serve.reader_run import ReaderRun, design_of, load_reader, memory_of, save_reader
 from ..store import Store
 from ..train.evaluate import evaluate
 from ..train.fit import Fit, fit
@@ -86,9 +86,9 @@ class _Job:
         self.plans: list[Plan] = [design.plan(self.encoder) for design in self.designs]
         if len({(plan.first_position, plan.segment) for plan in self.plans}) > 1:
             raise ConfigError("the designs that are tried need one question_pieces: passages stand behind it.")
-        if config.start is not None:
-            memory_of(Path(config.start))
         self.form = config.form or ("fid" if self.encoder.family == "t5" else "plain")
+        if config.start is not None:
+            self._refuse_start(Path(config.start))
         self.dtype = config.dtype or self.plans[0].dtype
         self.settings = Settings(**config.train.model_dump(exclude_none=True))
         self.decoder = None if config.decoder is None else Pretrained(config.decoder).path
@@ -100,6 +100,22 @@ class _Job:
                 f"{', '.join(config.data.train)}: no question has a passage that an answer could be a span of. Set "
                 "data.passages and data.k, or give questions with passages."
             )
+
+    def _refuse_start(self, folder: Path) -> None:
+        """ConfigError where the reader in `folder` is not one to start from, as far as its config.json tells."""
+        (_, there, form), design = memory_of(folder), design_of(folder)
+        here = self.encoder.outline() if self.encoder.lacks else self.encoder.spec()
+        pairs = {name: (getattr(there, name), getattr(here, name)) for name in ("n_blocks", "width", "tokenizer")}
+        differing = [
+            f"{name}: {mine!r} there, {own!r} here" for name, (mine, own) in pairs.items() if own not in (mine, "")
+        ]
+        if differing:
+            raise ConfigError(
+                f"start = {folder} is of an encoder of another kind: {'; '.join(differing)}. Only its weights may be "
+                "others: name such an encoder, or another start."
+            )
+        for own, plan in zip(self.designs, self.plans, strict=True):
+            refuse_unlike((design, design.plan(self.encoder), form), (own, plan, self.form))
 
     @property
     def documents(self) -> list[Document]:

@@ -20,7 +20,7 @@ from ..methods.lumen import Design, Lumen
 from ..types import Spec
 from .folder import config_of, encoder_of, fill_modules, place_of, put, take
 
-__all__ = ["ReaderRun", "load_reader", "memory_of", "save_reader"]
+__all__ = ["ReaderRun", "design_of", "load_reader", "memory_of", "save_reader"]
 
 METHOD = "lumen"
 
@@ -120,6 +120,15 @@ def memory_of(folder: Path) -> tuple[Spec | None, Spec, str]:
         spec = Spec.from_json(config["spec"])
         return (spec if config["stored"] else None), spec, str(config["form"])
     except (KeyError, EncodeOnceError) as problem:
+        raise RunError(f"{folder / 'config.json'} is not the config of a saved reader: {problem}.") from None
+
+
+def design_of(folder: Path) -> Design:
+    """A saved reader's design, without its weights; RunError for what is no saved reader."""
+    config = config_of(folder, [METHOD])
+    try:
+        return Design(**config["variant"])
+    except (KeyError, TypeError, EncodeOnceError) as problem:
         raise RunError(f"{folder / 'config.json'} is not the config of a saved reader: {problem}.") from None
 
 

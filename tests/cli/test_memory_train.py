@@ -167,9 +167,41 @@ def test_training_starts_from_another_reader(run: Run, reader_config: Path, tmp_
     other = run(*started[:-2], code=1).stderr
     assert "was started differently" in other
     unlike = run(*started, "--set", "design.live=2", code=1).stderr
-    assert "cannot start one cut at 0" in unlike
+    assert "cut: 1 there, 0 here; blocks: [1] there, [0, 1] here" in unlike
     assert "is no saved run" in run(*started[:-1], f"start={tmp_path}", "--dry-run", code=1).stderr
     assert "this memory was not trained" in run("memory", "export", "source", "-o", "no", code=1).stderr
+
+
+def test_a_start_that_does_not_fit_is_refused_before_anything_is_loaded(
+    run: Run, reader_config: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Width, tokenizer, form and parts, by config.json alone; other weights are fine."""
+    import transformers
+
+    run("memory", "train", reader_config, "-o", "source", "--set", "train.num_train_epochs=1")
+    sizes = transformers.BertConfig.from_pretrained(tiny)
+    for name, changes in (("wide", {"hidden_size": 2 * sizes.hidden_size}), ("alike", {}), ("words", {})):
+        shutil.copytree(tiny, tmp_path / name)
+        changed = transformers.BertConfig.from_pretrained(tiny, **changes)
+        transformers.BertModel(changed).save_pretrained(tmp_path / name)
+    table = tmp_path / "words" / "tokenizer.json"
+    table.write_text(table.read_text("utf-8").replace('"cat"', '"tac"'), encoding="utf-8")
+    dry = ["memory", "train", reader_config, "--dry-run", "--set", "start=source", "--set", "store=none"]
+    loaded: list[object] = []
+    monkeypatch.setattr("encodeonce.cli.reader_training.load_reader", loaded.append)
+    run(*dry, "--set", f"encoder={tmp_path}/alike")
+    for change, said in (
+        (
+            f"encoder={tmp_path}/wide",
+            f"width: {sizes.hidden_size} there, {2 * sizes.hidden_size} here. Only its weights",
+        ),
+        (f"encoder={tmp_path}/words", "start = source is of an encoder of another kind: tokenizer: "),
+        ("form=fid", "of other parts: form: 'plain' there, 'fid' here. Make them alike"),
+        ("design.reader=generate", "reader: 'span' there, 'generate' here"),
+        ("design.live=2", "cut: 1 there, 0 here"),
+    ):
+        assert said in run(*dry, "--set", change, code=1).stderr
+    assert not loaded
 
 
 def test_a_trained_memory_encodes_the_passages_of_another_reader(run: Run, reader_config: Path, tmp_path: Path) -> None:
@@ -314,7 +346,7 @@ def test_what_cannot_be_built_is_said_before_anything_is_encoded(run: Run, reade
     for settings, said in (
         ([*writes, "--set", "design.longest_answer=500"], "longest_answer=500 are more pieces than the decoder"),
         ([*writes, "--set", "decoder=/nope"], "/nope: no such folder"),
-        ([*writes, "--set", "start=run"], "with a span reader were trained"),
+        ([*writes, "--set", "start=run"], "reader: 'span' there, 'generate' here"),
         (["--set", "data.passages=[]", "--set", "data.k=0", "--set", "data.train=bare.jsonl"], "no question has a"),
         (["--set", "data.train=bare.jsonl", "--set", "data.dev=[]"], "bare.jsonl:1: neither the questions bring"),
     ):

@@ -92,14 +92,21 @@ def test_transfer_carries_all_but_the_memory_and_a_trained_memory_is_a_checkpoin
     assert Pretrained(folder).spec().weights != Pretrained(tmp_path / "new").spec().weights
     with pytest.raises(ConfigError, match="this memory was not trained"):
         export(target, encoder, tmp_path / "none")
-    with pytest.raises(ConfigError, match=r"cut at 2 with live blocks \[2\] cannot start one cut at 1"):
+    with pytest.raises(ConfigError, match=r"cut: 2 there, 1 here; blocks: \[2\] there, \[1, 2\] here. Make them"):
         carry(trained, read(folder, Design(live=2, question_pieces=8), questions)[0])
     frozen = Design(live=1, question_encoder="frozen", question_pieces=8)
-    with pytest.raises(ConfigError, match=r"question, live, reader with a span reader were trained, live, reader with"):
+    with pytest.raises(ConfigError, match="question_encoder: 'trained' there, 'frozen' here"):
         carry(trained, read(folder, frozen, questions)[0])
     writer = Design(live=1, reader="generate", decoder_blocks=1, question_pieces=8)
-    with pytest.raises(ConfigError, match=r"with a generate reader would start from them. Give both designs the same"):
+    with pytest.raises(ConfigError, match="reader: 'span' there, 'generate' here"):
         carry(trained, read(folder, writer, questions)[0])
+    plain = Design(live=1, question_pieces=8)
+    shown = Lumen.build(plain, plain.encoder(folder), form="fid")
+    with pytest.raises(ConfigError, match="form: 'plain' there, 'fid' here"):
+        carry(trained, shown)
+    wide = checkpoint("bert", hidden_size=64)
+    with pytest.raises(ConfigError, match=r"weights of the question part .*\(32,\) there, \(64,\) here. Give both"):
+        carry(trained, read(wide, plain, questions)[0])
 
 
 def test_an_encoder_trained_whole_is_a_checkpoint_with_its_decoder(

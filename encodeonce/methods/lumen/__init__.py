@@ -5,7 +5,7 @@ from .design import Design, Plan, n_live, nearby_cuts
 from .examples import ReadingExamples
 from .forms import FORMS, passage_document, question_document
 from .lumen import Lumen
-from .transfer import carry, export
+from .transfer import carry, export, refuse_unlike
 
 __all__ = [
     "FORMS",
@@ -20,4 +20,5 @@ __all__ = [
     "nearby_cuts",
     "passage_document",
     "question_document",
+    "refuse_unlike",
 ]

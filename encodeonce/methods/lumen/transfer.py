@@ -2,38 +2,67 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from ...encoders.live import LiveBlocks
 from ...encoders.pretrained import Pretrained
 from ...encoders.saving import save_checkpoint
 from ...encoders.t5_decoder import T5Decoder
 from ...errors import ConfigError
+from .design import Design, Plan
 from .generator import Generator
 from .lumen import Lumen
 
-__all__ = ["carry", "export"]
+__all__ = ["carry", "export", "refuse_unlike"]
 
 CARRIED = ("question", "live", "mix", "reader")
+
+Made = tuple[Design, Plan, str]
+"""What a reader is made by: its design, what that comes to, and the form that passages are shown in."""
+
+
+def refuse_unlike(source: Made, target: Made) -> None:
+    """ConfigError naming every difference where one reader cannot start another: cut, parts or form."""
+    theirs, ours = _parts(*source), _parts(*target)
+    differing = [f"{name}: {theirs[name]!r} there, {own!r} here" for name, own in ours.items() if theirs[name] != own]
+    if differing:
+        raise ConfigError(
+            f"a reader cannot start from one of other parts: {'; '.join(differing)}. Make them alike, or start from "
+            "another."
+        )
+
+
+def _parts(design: Design, plan: Plan, form: str) -> dict[str, Any]:
+    return {
+        "cut": plan.cut,
+        "blocks": list(plan.blocks),
+        "layers": list(plan.stored) if len(plan.stored) > 1 else [],
+        "question_encoder": design.question_encoder,
+        "reader": design.reader,
+        "decoder_blocks": design.decoder_blocks or plan.n_blocks,
+        "form": form,
+    }
 
 
 def carry(source: Lumen, target: Lumen) -> None:
     """Start `target` from what `source` learned (L-09): question encoder, live blocks, mix and reader, never a memory.
 
     `target` then says so: a training of it that was stopped is not resumed from another start. ConfigError where the
-    two are not cut alike, or not made of the same parts.
+    two are not cut alike, not made of the same parts, or not of the same shapes.
     """
-    if (source.plan.cut, source.plan.blocks) != (target.plan.cut, target.plan.blocks):
-        raise ConfigError(
-            f"a model cut at {source.plan.cut} with live blocks {list(source.plan.blocks)} cannot start one cut at "
-            f"{target.plan.cut} with {list(target.plan.blocks)}."
+    refuse_unlike(*((one.design, one.plan, one.form) for one in (source, target)))
+    learned = [name for name in CARRIED if name in source.parts]
+    for name in learned:
+        theirs, ours = (
+            {key: tuple(t.shape) for key, t in one.parts[name].state_dict().items()} for one in (source, target)
         )
-    learned, wanted = ([name for name in CARRIED if name in one.parts] for one in (source, target))
-    if learned != wanted or type(source.reader) is not type(target.reader):
-        raise ConfigError(
-            f"{', '.join(learned)} with a {source.design.reader} reader were trained, {', '.join(wanted)} with a "
-            f"{target.design.reader} reader would start from them. Give both designs the same question_encoder, "
-            "layers and reader."
-        )
+        other = sorted(key for key in theirs | ours if theirs.get(key) != ours.get(key))
+        if other:
+            raise ConfigError(
+                f"{len(other)} weights of the {name} part have another shape where they were trained, the first "
+                f"{other[0]}: {theirs.get(other[0], 'none')} there, {ours.get(other[0], 'none')} here. Give both "
+                "readers an encoder and a decoder of one shape."
+            )
     digest = hashlib.sha256()
     for name in learned:
         weights = source.parts[name].state_dict()
