@@ -23,7 +23,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..memory import Added
+    from ..memory import Added, Memory
     from ..types import Passage
     from .reader_training import ReaderPlan, ReaderReport
 
@@ -145,6 +145,7 @@ def build(
     from ..encoders.pooled import Pooled
     from ..encoders.pretrained import Pretrained
     from ..memory import Memory
+    from ..methods.lumen import cut_whole, passage_document
     from ..serve.folder import encoder_of
     from ..serve.reader_run import memory_of
 
@@ -156,6 +157,8 @@ def build(
     if vectors is not None:
         pooled = Pooled(Pretrained(model.name if vectors == "same" else vectors), "text", normalize=True)
     path, given = output or run / "memory", passages()
+    if wanted is None:
+        cut_whole([passage_document(one, form) for one in given], model)
     opened = Memory.create(path, wanted, None if pooled is None else pooled.spec(), form=form)
     if opened.states is not None:  # of another run, where this one stores nothing
         own = opened.states.spec
@@ -193,7 +196,9 @@ def add(
         own = opened.vectors.spec
         pooled = pooled_for(own, vectors, model)
         _refuse_other(path, own, pooled.spec(list(own.layers), own.dtype))
-    done = opened.add(passages(), model, pooled, replacing=replace)
+    given = passages()
+    _refuse_long(opened, given, encoder)
+    done = opened.add(given, model, pooled, replacing=replace)
     _say(path, done, as_json)
 
 
@@ -348,6 +353,23 @@ def _home(memory: Path) -> Path:
     """The run that a memory lies in, which may hold the encoder; else the memory itself."""
     run = memory.resolve().parent
     return run if (run / "model.safetensors").is_file() else memory
+
+
+def _refuse_long(memory: "Memory", given: "list[Passage]", encoder: str | None) -> None:
+    """DataError for a passage that is not read whole by the reader whose folder the memory lies in, where that stores
+    nothing."""
+    from ..errors import RunError
+    from ..methods.lumen import cut_whole
+    from ..serve.folder import encoder_of
+    from ..serve.reader_run import memory_of
+
+    run = memory.path.resolve().parent
+    try:
+        spec, made, _ = memory_of(run)
+    except RunError:  # it lies in no reader's
+        return
+    if spec is None:
+        cut_whole(memory.documents(given), encoder_of(run, made, encoder))
 
 
 def _refuse_other(path: Path, own: Any, there: Any) -> None:

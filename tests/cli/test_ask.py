@@ -254,6 +254,27 @@ def test_options_that_would_do_nothing_are_refused(run: Run, reader: Path, tiny:
         assert f"{size} is no size: give a number of 10^9 bytes, 0 or more" in said
 
 
+@pytest.mark.parametrize("design", [{"live": 2}, {"live": 1, "memory": "conditioned"}])
+def test_a_passage_that_a_reader_without_states_cannot_read_whole_is_refused_at_once(
+    run: Run, tiny: Path, reader: Path, tmp_path: Path, design: dict[str, object]
+) -> None:
+    """The encoder has 32 positions, of which the question has 8."""
+    wanted = Design(question_pieces=8, **design)  # type: ignore[arg-type]
+    encoder = wanted.encoder(tiny)
+    save_reader(ReaderRun(Lumen.build(wanted, encoder), encoder), tmp_path / "fly")
+    (tmp_path / "long.tsv").write_text(f"long\t{'the dog ' * 20}\n", encoding="utf-8")
+    said = run("memory", "build", tmp_path / "fly", tmp_path / "long.tsv", code=1).stderr
+    assert "long.tsv:1: " in said
+    assert "must fit the encoder's window behind the question, 24. Cut it into shorter passages: less" in said
+    assert not (tmp_path / "fly" / "memory").exists()
+    run("memory", "build", tmp_path / "fly", tmp_path / "long.tsv", "--words", 10)
+    (tmp_path / "more.tsv").write_text(f"more\t{'a cat ' * 20}\n", encoding="utf-8")
+    said = run("memory", "add", tmp_path / "fly" / "memory", tmp_path / "more.tsv", code=1).stderr
+    assert "more.tsv:1: " in said
+    run("memory", "add", tmp_path / "fly" / "memory", tmp_path / "more.tsv", "--words", 10)
+    assert json.loads(run("ask", tmp_path / "fly", "the cat", "--json").stdout)["read"]
+
+
 def test_a_reader_that_stores_nothing_adds_no_states_of_its_encoder_to_another_memory(
     run: Run, reader: Path, tiny: Path, tmp_path: Path
 ) -> None:

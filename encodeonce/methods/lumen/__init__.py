@@ -2,7 +2,7 @@
 
 from .batch import ReadingBatch
 from .design import Design, Plan, n_live, nearby_cuts
-from .examples import ReadingExamples
+from .examples import ReadingExamples, cut_whole
 from .forms import FORMS, passage_document, question_document
 from .lumen import Lumen
 from .transfer import carry, export, refuse_unlike
@@ -15,6 +15,7 @@ __all__ = [
     "ReadingBatch",
     "ReadingExamples",
     "carry",
+    "cut_whole",
     "export",
     "n_live",
     "nearby_cuts",

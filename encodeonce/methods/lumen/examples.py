@@ -21,7 +21,7 @@ from ...types import Answer, Document, Passage, Pieces, Question, Spec
 from .design import Design, Plan
 from .forms import passage_document, question_document, shift_of
 
-__all__ = ["Cutting", "ReadingExamples"]
+__all__ = ["Cutting", "ReadingExamples", "cut_whole"]
 
 log = logging.getLogger("encodeonce")
 
@@ -103,7 +103,7 @@ class ReadingExamples:
                 own.append(numbers[passage.id, document.key])
             of_question.append(np.array(own, np.int64))
         documents = [passage_document(passage, form) for passage in passages]
-        source = _stored(store, encoder, plan) if plan.stored else _cut(documents, encoder)
+        source = _stored(store, encoder, plan) if plan.stored else cut_whole(documents, encoder)
         index = source.index([document.key for document in documents])
         lengths = np.asarray(source.rows(index), np.int64)
         characters = _characters(passages, documents, lengths, encoder, form)
@@ -184,14 +184,15 @@ def _stored(store: Source | None, encoder: Cutting, plan: Plan) -> Source:
     return store
 
 
-def _cut(documents: Sequence[Document], encoder: Cutting) -> Cut:
+def cut_whole(documents: Sequence[Document], encoder: Cutting) -> Cut:
     """The passages' pieces; DataError naming the first that does not fit the encoder's window."""
     pieces = encoder.cut(documents)
     for document, cut in zip(documents, pieces, strict=True):
         if len(cut.windows) > 1:
             raise DataError(
                 f"{document.place or document.id}: {len(cut)} pieces, but a passage that is not read from a store must"
-                f" fit the encoder's window behind the question, {encoder.window}. Cut it into shorter passages."
+                f" fit the encoder's window behind the question, {encoder.window}. Cut it into shorter passages: less"
+                " words a window (--words, data.words)."
             )
     return Cut(encoder.spec(), pieces)
 
