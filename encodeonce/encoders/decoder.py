@@ -62,10 +62,10 @@ class Decoder(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Written:
-    """Pieces of an output, without start and end, and its score: log probability / length^penalty."""
+    """Pieces of an output, without start and end, and its log probability, the end's included."""
 
     ids: tuple[int, ...]
-    score: float
+    log_probability: float
 
 
 @torch.no_grad()
@@ -82,8 +82,9 @@ def write(
 ) -> list[Written]:
     """The best output of every item, at most `longest` pieces with the end; one beam is greedy.
 
-    `prefix` stands before the output, padded at its left (`real` False). As `transformers` does, a finished output's
-    length counts the end, and a search ends where the best running score is no better than the worst of the finished.
+    `prefix` stands before the output, padded at its left (`real` False). As `transformers` does, outputs are ranked by
+    log probability / length^`length_penalty`, the end counted, and a search ends where the best running score is no
+    better than the worst of the finished.
     """
     if longest < 1 or n_beams < 1:
         raise ConfigError(f"longest={longest} and n_beams={n_beams} must be at least 1.")
@@ -115,7 +116,7 @@ class _Search:
         self.running = torch.full((self.items, n_beams), -1e9, device=device)
         self.running[:, 0] = 0
         self.outputs: list[list[list[int]]] = [[[] for _ in range(n_beams)] for _ in range(self.items)]
-        self.finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(self.items)]
+        self.finished: list[list[tuple[float, float, list[int]]]] = [[] for _ in range(self.items)]
         self.done = [False] * self.items
 
     def run(self) -> list[Written]:
@@ -156,7 +157,7 @@ class _Search:
             if piece == self.decoder.end or last:
                 if rank < self.n and not self.done[item] and score > -1e8:
                     ids = outputs[beam] if piece == self.decoder.end else [*outputs[beam], piece]
-                    self.finished[item].append((score / length**self.penalty, ids))
+                    self.finished[item].append((score / length**self.penalty, score, ids))
             elif len(on) < self.n:
                 on.append((score, beam, piece))
         on += [(-1e9, 0, self.decoder.end)] * (self.n - len(on))
@@ -169,5 +170,5 @@ class _Search:
         return [beam for _, beam, _ in on], [piece for _, _, piece in on]
 
     def best(self, item: int) -> Written:
-        score, ids = self.finished[item][0]
-        return Written(tuple(ids), score)
+        _, log_probability, ids = self.finished[item][0]
+        return Written(tuple(ids), log_probability)

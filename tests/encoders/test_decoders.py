@@ -54,6 +54,12 @@ def test_t5_logits_and_outputs_equal_transformers(v11: bool, tmp_path: Path) -> 
         for line, one in zip(kept.tolist(), written, strict=True):
             body = line[1:]
             assert list(one.ids) == (body[: body.index(1)] if 1 in body else body), (n_beams, penalty)
+        for item, one in enumerate(written):
+            output = [*one.ids, 1][:9]
+            given = torch.tensor([[0, *output[:-1]]])
+            every = ours(given, MEMORY[item : item + 1], READABLE[item : item + 1])[0].log_softmax(-1)
+            expected = every[range(len(output)), output].sum().item()
+            assert one.log_probability == pytest.approx(expected, abs=1e-3), (n_beams, penalty)
 
 
 def test_a_fresh_v11_model_starts_at_the_loss_of_a_guess_and_stays_untied(tmp_path: Path) -> None:

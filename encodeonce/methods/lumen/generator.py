@@ -57,7 +57,8 @@ class Generator(nn.Module):
         return self.decoder(torch.cat([prefix, ids], 1), memory, readable, known)[:, prefix.shape[1] :]
 
     def answers(self, states: Float[Tensor, "R D"], batch: ReadingBatch, forced: bool = False) -> list[Answer]:
-        """One a question, written out; an empty output is "no answer", whatever `forced` says."""
+        """One a question, written out; an empty output is "no answer", whatever `forced` says. Its score is the
+        probability of all its pieces and the end."""
         memory, readable = self.memory(states, batch)
         prefix, real = self.prefix(batch)
         written = write(
@@ -70,7 +71,7 @@ class Generator(nn.Module):
             prefix=prefix,
             real=real,
         )
-        return [Answer(batch.examples.spell(one.ids), score=float(np.exp(one.score))) for one in written]
+        return [Answer(batch.examples.spell(one.ids), score=float(np.exp(one.log_probability))) for one in written]
 
     def memory(
         self, states: Float[Tensor, "R D"], batch: ReadingBatch
