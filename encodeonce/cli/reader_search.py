@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ..encoders.checkpoint import weights_hash
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, RunError
 from ..methods.lumen import Design, Lumen, nearby_cuts
 from ..metrics.answers import AnswerScorer
+from ..serve.folder import config_of
 from ..store import Store
 from ..train.atomic import json_bytes, write_bytes
 from ..train.evaluate import evaluate
@@ -78,17 +80,18 @@ def search(
     """The design with the best exact match on dev, the first of equals, and every trial.
 
     FOLDER/search.json keeps what is done: a search that was stopped goes on. RunError where it is of other settings,
-    questions or encoder.
+    questions, start, decoder or encoder.
     """
     path, trials = folder / "search.json", list[Trial]()
     known = {
         "designs": [design.chosen() for design in designs],
         "settings": settings.to_json(),
         "form": config.form,
-        "start": config.start and Path(config.start).name,
+        "start": config.start and config_of(Path(config.start), ["lumen"])["model_sha256"],
+        "decoder": config.decoder and weights_hash(Pretrained(config.decoder).path),
         "asked": config.search.questions,
         "questions": _digest([*splits["train"], *splits["dev"]]),
-        "encoder": encoder.spec().weights,
+        **encoder.spec("last", "fp16" if store is None else store.spec.dtype).compared(),
     }
     if path.exists():
         held = json.loads(path.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from encodeonce.cli.config import load
 from encodeonce.cli.memory_planning import _fusion
@@ -134,6 +135,31 @@ def test_a_search_goes_on_where_it_was_stopped(
     assert (again["search"], again["scores"]) == (whole["search"], whole["scores"])
     other = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "train.seed=1", code=1)
     assert "search.json is a search with other settings." in other.stderr
+    for change, said in (("dtype=fp32", "dtype"), ("compute=bf16", "compute")):
+        moved = ["--set", change, "--set", f"store={said}"]
+        other = run("memory", "train", reader_config, "-o", "run", *asked, *moved, code=1)
+        assert f"search.json is a search with other {said}. Train into another folder" in other.stderr
+
+
+def test_a_search_is_not_taken_up_with_another_start_or_decoder(
+    run: Run, reader_config: Path, tiny: Path, tmp_path: Path
+) -> None:
+    """Under the same names: what is compared is their weights."""
+    writes = ["reader=generate", "decoder_blocks=1", "longest_answer=4"]
+    once = ["--set", "train.num_train_epochs=1", *(part for key in writes for part in ("--set", f"design.{key}"))]
+    shutil.copytree(tiny, tmp_path / "decoder")
+    asked = [*once, "--set", "search.questions=4", "--set", "search.designs=[{live=1}]", "--set", "decoder=decoder"]
+    run("memory", "train", reader_config, "-o", "source", *once)
+    run("memory", "train", reader_config, "-o", "run", *asked, "--set", "start=source")
+    run("memory", "train", reader_config, "-o", "other", *once, "--set", "train.seed=1")
+    shutil.rmtree(tmp_path / "source")
+    (tmp_path / "other").rename(tmp_path / "source")
+    said = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "start=source", code=1).stderr
+    assert "search.json is a search with other start." in said
+    weights = load_file(tmp_path / "decoder" / "model.safetensors")
+    save_file({key: one + 1 for key, one in weights.items()}, tmp_path / "decoder" / "model.safetensors")
+    said = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "start=source", code=1).stderr
+    assert "search.json is a search with other start, decoder." in said
 
 
 def test_a_search_that_cannot_be_says_why(run: Run, reader_config: Path) -> None:
