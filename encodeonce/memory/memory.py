@@ -57,6 +57,8 @@ class Memory:
     def __init__(self, path: Path, form: str, states: Store | None, vectors: Store | None) -> None:
         self.path, self.form, self.states, self.vectors = path, form, states, vectors
         self.ledger = Ledger(path)
+        for _, store in self._stores():  # what the ledger names may have been encoded since they were opened
+            store.refresh()
         self._asked, self._found, self._answered = 0, Counter[str](), Counter[str]()
 
     @classmethod

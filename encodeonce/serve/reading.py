@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from ..encoders.pretrained import Pretrained
-from ..errors import NotStored
+from ..errors import CorruptStore, NotStored
 from ..methods.lumen import Lumen, passage_document
 from ..store import Store
 from ..types import Answer, Question
@@ -26,9 +26,19 @@ class MemoryReader:
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
         """One a question, in order; gold answers are not looked at.
 
-        Raises NotStored for a passage that is not stored, SpecMismatch with every difference where the store is not the
-        memory that this encoder makes.
+        Shards that another process rewrote since they were opened are looked for once more. Raises NotStored for a
+        passage that is not stored, SpecMismatch with every difference where the store is not the memory that this
+        encoder makes.
         """
+        try:
+            return self._read(questions)
+        except CorruptStore:
+            if self.states is None:
+                raise
+            self.states.refresh()
+            return self._read(questions)
+
+    def _read(self, questions: Sequence[Question]) -> list[Answer]:
         method, found = self.method.eval(), []
         self._refuse_lost(questions)
         bare = [replace(question, answers=()) for question in questions]

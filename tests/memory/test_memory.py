@@ -176,6 +176,25 @@ def test_what_another_process_added_is_seen(tmp_path: Path) -> None:
     assert [one.id for one in memory.passages] == ["p0", "p1", "p2", "p3"]
 
 
+def test_what_is_added_while_a_memory_is_opened_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its stores and its ledger, another process adds: every passage that is named has its states."""
+    from encodeonce.memory.ledger import Ledger
+
+    memory, source = built(tmp_path / "m", 2)
+    read = Ledger.refresh
+
+    def late(ledger: Ledger) -> None:
+        monkeypatch.setattr(Ledger, "refresh", read)
+        memory.add(passages(1, 2), source)
+        read(ledger)
+
+    monkeypatch.setattr(Ledger, "refresh", late)
+    found = Memory.open(tmp_path / "m")
+    assert [one.id for one in found.passages] == ["p0", "p1", "p2"]
+    assert found.states is not None
+    assert not found.states.missing(_keys(found))
+
+
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     memory, source = built(tmp_path / "m", 2)
     with Claim.take(tmp_path / "m" / "writing.tmp") as claim:

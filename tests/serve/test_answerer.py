@@ -156,6 +156,18 @@ def test_one_by_one_or_together_is_one_answer(tmp_path: Path, tiny_bert: Path) -
         assert alone.answer.score == pytest.approx(found.answer.score, abs=1e-5)
 
 
+def test_it_answers_on_while_another_process_frees_what_it_removed(tmp_path: Path, tiny_bert: Path) -> None:
+    built(tmp_path / "run", tiny_bert)
+    expected = Answerer.load(tmp_path / "run", retriever="bm25", k=1).ask("what is the capital?")
+    answerer = Answerer.load(tmp_path / "run", retriever="bm25", k=1)
+    other = Memory.open(tmp_path / "run" / "memory")
+    assert other.remove(["sea"]) == 1
+    assert [done.rewritten for done in other.gc()] == [1, 1]
+    found = answerer.ask("what is the capital?")
+    assert (found.answer.text, found.hits) == (expected.answer.text, expected.hits)
+    assert found.answer.score == pytest.approx(expected.answer.score, abs=1e-5)
+
+
 def test_FID_1_questions_with_none_three_and_one_passage(tmp_path: Path, tiny_bert: Path, cases: Path) -> None:
     """One batch of three works, empty slots add nothing: q2 alone is q2 in the batch."""
     from encodeonce.corpus.questions import read_questions
