@@ -91,6 +91,11 @@ class _Job:
             self._refuse_start(Path(config.start))
         self.dtype = config.dtype or self.plans[0].dtype
         self.settings = Settings(**config.train.model_dump(exclude_none=True))
+        if config.decoder is not None and all(design.reader == "span" for design in self.designs):
+            raise ConfigError(
+                f"decoder = {config.decoder}: a reader that points at spans has none. Set design.reader = generate, or "
+                "leave it out."
+            )
         self.decoder = None if config.decoder is None else Pretrained(config.decoder).path
         self.splits = _splits(config.data)
         _refuse_unanswered(self.splits, config.data)
@@ -137,7 +142,8 @@ class _Job:
 
     def method(self, design: Design) -> Lumen:
         """Untrained, or as the reader that it starts from."""
-        method = Lumen.build(design, self.encoder, seed=self.settings.seed, form=self.form, decoder=self.decoder)
+        decoder = None if design.reader == "span" else self.decoder
+        method = Lumen.build(design, self.encoder, seed=self.settings.seed, form=self.form, decoder=decoder)
         if self.source is not None:
             carry(self.source, method)
         return method

@@ -382,6 +382,17 @@ def test_what_cannot_be_built_is_said_before_anything_is_encoded(run: Run, reade
         assert not reader_config.with_name("states").exists()
 
 
+def test_settings_that_would_do_nothing_or_fail_late_are_refused_by_a_dry_run(
+    run: Run, reader_config: Path, tiny: Path
+) -> None:
+    for settings, said in (
+        ([f"decoder={tiny}"], "a reader that points at spans has none. Set design.reader = generate"),
+        (["design.n_beams=2"], "n_beams are of a reader that writes"),
+    ):
+        changes = [part for change in settings for part in ("--set", change)]
+        assert said in run("memory", "train", reader_config, "--dry-run", *changes, code=1).stderr
+
+
 def test_a_dry_run_of_a_reader_that_stores_nothing_asks_no_store(run: Run, reader_config: Path) -> None:
     settings = ["--set", "train.num_train_epochs=1"]
     run("memory", "train", reader_config, "-o", "run", *settings)

@@ -466,9 +466,13 @@ def test_designs_that_cannot_be_are_refused(checkpoint: Callable[..., Path]) -> 
         ({"live": 1, "layers": (1, 2), "memory": "conditioned"}, "are of a stored memory; this one is conditioned"),
         ({"question_pieces": 2}, "question_pieces=2 must be at least 3"),
         ({"longest_answer": 0}, "longest_answer=0 must be at least 1"),
+        ({"n_beams": 2, "z_loss": 1e-4}, "n_beams and z_loss are of a reader that writes, and .* reader='generate'"),
+        ({"decoder_question": "prefix"}, "decoder_question are of a reader that writes"),
     ):
         with pytest.raises(ConfigError, match=message):
             Design(**wrong).plan(encoder)
+    with pytest.raises(ConfigError, match=r"decoder=.*: a reader that points at spans has none"):
+        Lumen.build(Design(live=1), encoder, decoder=encoder.path)
     with pytest.raises(ConfigError, match=r"question_pieces=40 leaves no room for a passage: .* can hold 40 pieces"):
         Design(live=1, question_pieces=40).encoder(encoder.path)  # case QA-1: a question that fills the window
 

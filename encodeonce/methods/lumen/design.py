@@ -32,6 +32,8 @@ CHOICES = {
     "decoder_question": ("auto", "in_memory_each", "in_memory_once", "prefix", "none"),
     "compute": COMPUTE,
 }
+WRITING = ("decoder_question", "decoder_blocks", "n_beams", "length_penalty", "z_loss")
+"""Settings of a reader that writes its answers."""
 
 
 def n_live(alpha: float, n_blocks: int) -> int:
@@ -135,6 +137,12 @@ class Design:
             raise ConfigError(f"question_pieces={self.question_pieces} must be at least 3.")
         if self.longest < 1:
             raise ConfigError(f"longest_answer={self.longest_answer} must be at least 1.")
+        idle = [name for name in WRITING if self.reader == "span" and getattr(self, name) != getattr(Design, name)]
+        if idle:
+            raise ConfigError(
+                f"{' and '.join(idle)} are of a reader that writes, and this one points at spans. Set "
+                "reader='generate', or leave them out."
+            )
 
     @property
     def longest(self) -> int:

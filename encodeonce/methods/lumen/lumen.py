@@ -80,7 +80,7 @@ class Lumen(nn.Module):
         """Blocks as pre-trained; the start values of what is new depend on `seed` only.
 
         `decoder` is the checkpoint of a generative reader's decoder, by default the encoder's own. ConfigError for one
-        that cannot be given the encoder's pieces, or as many as the design says.
+        that cannot be given the encoder's pieces, or as many as the design says, and for one of a span reader.
         """
         plan, stack = design.plan(encoder), encoder.stack()
         options: dict[str, Any] = {"compute": design.compute}
@@ -253,6 +253,8 @@ def _mix(plan: Plan) -> Linear:
 def _reader(
     design: Design, plan: Plan, encoder: Pretrained, parts: nn.ModuleDict, folder: Path | None
 ) -> SpanAnswers | Generator:
+    if design.reader == "span" and folder is not None:
+        raise ConfigError(f"decoder={folder}: a reader that points at spans has none. Set reader='generate'.")
     if design.reader == "span":
         return SpanAnswers(encoder.width, design.dropout, design.longest)
     home = encoder.path if folder is None else folder
