@@ -38,6 +38,7 @@ __all__ = [
     "FileName",
     "Files",
     "FinetuneSection",
+    "LoopSection",
     "MethodSection",
     "Names",
     "Section",
@@ -150,21 +151,15 @@ class FinetuneSection(Section):
         return self.model_dump(exclude_none=True)
 
 
-class TrainSection(Section):
-    """`[train]`: the loop, with Hugging Face's names where it has one."""
+class LoopSection(Section):
+    """What every `[train]` has: the loop, with Hugging Face's names where it has one."""
 
     learning_rate: float = Field(default=2e-3, gt=0, description="the schedule's peak")
     encoder_learning_rate: float | None = Field(
         default=None, ge=0, description="peak for blocks of the encoder, by default the method's own; 0: the same"
     )
-    inside_learning_rate: float = Field(
-        default=0.0, ge=0, description="peak for what a method adds inside the encoder; 0: the same"
-    )
     num_train_epochs: int = Field(default=10, gt=0, description="passes over the training documents")
     per_device_train_batch_size: int = Field(default=32, gt=0, description="documents in a batch")
-    per_device_train_batch_pieces: int = Field(
-        default=0, ge=0, description="pieces in a batch, however many documents that are; 0: count documents"
-    )
     per_device_eval_batch_size: int = Field(default=32, gt=0, description="documents in a batch of predicting")
     gradient_accumulation_steps: int = Field(default=1, gt=0, description="batches to an optimiser step")
     seed: int = Field(default=42, ge=0, description="start values, order and dropout")
@@ -185,6 +180,17 @@ class TrainSection(Section):
     )
     logging_steps: int = Field(default=50, gt=0, description="steps between lines of the log")
     save_steps: int = Field(default=0, ge=0, description="steps between checkpoints beside each epoch's; 0: none")
+
+
+class TrainSection(LoopSection):
+    """`[train]`: the loop, and what only methods that read documents have."""
+
+    inside_learning_rate: float = Field(
+        default=0.0, ge=0, description="peak for what a method adds inside the encoder; 0: the same"
+    )
+    per_device_train_batch_pieces: int = Field(
+        default=0, ge=0, description="pieces in a batch, however many documents that are; 0: count documents"
+    )
 
 
 class MethodSection(TrainSection):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from .config import EncoderName, FileName, Files, Section, TrainSection
+from .config import EncoderName, FileName, Files, LoopSection, Section
 
 __all__ = ["DesignSection", "QuestionsSection", "ReaderConfig", "ReaderTrainSection", "SearchSection"]
 
@@ -81,7 +81,7 @@ class SearchSection(Section):
     )
 
 
-class ReaderTrainSection(TrainSection):
+class ReaderTrainSection(LoopSection):
     """`[train]`: the loop, with defaults for small encoders; the paper's are in docs/methods/lumen.md."""
 
     learning_rate: float = Field(default=1e-3, gt=0, description="the schedule's peak, for what is new")

@@ -49,9 +49,15 @@ class Trial:
 def designs_of(config: ReaderConfig) -> list[Design]:
     """The designs that are tried: those of the file, or cuts near the paper's; without a search, the one there is.
 
-    ConfigError for a search without dev, or where nothing or everything is live and there is nothing to try.
+    ConfigError for a search without dev, for designs without a search, or where nothing or everything is live and
+    there is nothing to try.
     """
     own = config.design.chosen()
+    if not config.search.questions and config.search.designs:
+        raise ConfigError(
+            f"search.designs names {len(config.search.designs)} designs, and search.questions = 0 tries none. Say how "
+            "many questions each is trained on: search.questions = 1000."
+        )
     if not config.search.questions:
         return [Design(**own)]
     config.need("data.dev")

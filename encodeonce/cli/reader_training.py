@@ -97,6 +97,11 @@ class _Job:
                 "leave it out."
             )
         self.decoder = None if config.decoder is None else Pretrained(config.decoder).path
+        if self.settings.early_stopping_patience and not config.data.dev:
+            raise ConfigError(
+                f"train.early_stopping_patience = {self.settings.early_stopping_patience} counts epochs without a "
+                "better score on dev, and there is no dev. Set data.dev, or patience to 0."
+            )
         self.splits = _splits(config.data)
         _refuse_unanswered(self.splits, config.data)
         read = any(question.passages for question in self.splits["train"])

@@ -388,6 +388,10 @@ def test_settings_that_would_do_nothing_or_fail_late_are_refused_by_a_dry_run(
     for settings, said in (
         ([f"decoder={tiny}"], "a reader that points at spans has none. Set design.reader = generate"),
         (["design.n_beams=2"], "n_beams are of a reader that writes"),
+        (["train.per_device_train_batch_pieces=100"], "unknown key 'train.per_device_train_batch_pieces'"),
+        (["train.inside_learning_rate=1e-3"], "unknown key 'train.inside_learning_rate'"),
+        (["train.early_stopping_patience=2", "data.dev=[]"], "train.early_stopping_patience = 2 counts epochs"),
+        (["search.designs=[{live=1},{live=0}]"], "search.designs names 2 designs, and search.questions = 0 tries none"),
     ):
         changes = [part for change in settings for part in ("--set", change)]
         assert said in run("memory", "train", reader_config, "--dry-run", *changes, code=1).stderr
