@@ -87,9 +87,15 @@ class Memory:
             write_atomically(folder / "memory.json", sealed({"format": FORMAT, "form": form, **kinds}), replace=False)
         memory = cls.open(folder, states)
         if memory.form != form or (memory.vectors is None) != (vectors is None):
+            advice = "Choose another folder."
+            if memory.form == form and vectors is None:
+                advice = (
+                    "Name what makes its vectors (memory build: --vectors ENCODER), or give it more passages with "
+                    "`encodeonce memory add`, which knows."
+                )
             raise StoreError(
                 f"{folder} shows passages as {memory.form!r} and has {'no' if memory.vectors is None else 'some'} "
-                f"vectors; asked for are {form!r} and {'no' if vectors is None else 'some'}. Choose another folder."
+                f"vectors; asked for are {form!r} and {'no' if vectors is None else 'some'}. {advice}"
             )
         if vectors is not None:
             Store.open(folder / "vectors", vectors)
@@ -164,13 +170,15 @@ class Memory:
             if other and not replacing:
                 raise DataError(
                     f"{other[0].place or other[0].id}: {len(other)} passages have ids of other texts in {self.path}, "
-                    f"the first {other[0].id!r}. Say that they replace them (--replace), or give them ids of their own."
+                    f"the first {other[0].id!r}. Say that they replace them (`encodeonce memory add --replace`, in "
+                    "Python replacing=True), or give them ids of their own."
                 )
             stale = self._stale(passages)
             if stale and not replacing:
                 log.warning(
                     "%s keeps %d windows of texts that were given without them, the first %r: if the texts changed, "
-                    "their old windows still answer. --replace takes them out.", self.path, len(stale), stale[0],
+                    "their old windows still answer. `encodeonce memory add --replace` takes them out.",
+                    self.path, len(stale), stale[0],
                 )  # fmt: skip
                 stale = []
             documents = self.documents(passages)

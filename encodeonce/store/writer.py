@@ -164,14 +164,14 @@ def check_room(folder: Path, items: int, rows: int, needed: int, max_bytes: int 
     what = f"{items:,} items ({rows:,} rows) need {needed:,} bytes"
     if max_bytes is not None and held + needed > max_bytes:
         raise StoreFull(
-            f"{folder}: {what} beside the {held:,} stored, over max_bytes={max_bytes:,}. Raise it, store fewer layers, "
-            f"or use dtype='int8'. Nothing was written.{nothing_yet(folder)}"
+            f"{folder}: {what} beside the {held:,} stored, over max_bytes={max_bytes:,} (--max-gb). Raise it, or store "
+            f"less: fewer items, fewer layers, or dtype='int8'. Nothing was written.{nothing_yet(folder)}"
         )
     free = free_bytes(folder) + dead
     if needed > free:
         raise StoreFull(
-            f"{folder}: {what}; the disk has {free:,} free. Free space, store fewer layers, or use dtype='int8'. "
-            f"Nothing was written.{nothing_yet(folder)}"
+            f"{folder}: {what}; the disk has {free:,} free. Free space, or store less: fewer items, fewer layers, or "
+            f"dtype='int8'. Nothing was written.{nothing_yet(folder)}"
         )
 
 

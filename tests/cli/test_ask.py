@@ -94,6 +94,23 @@ def test_dense_retrieval_from_the_command_line(run: Run, reader: Path, tiny: Pat
     assert "has no vectors" in run("ask", reader, "x", "--retriever", "dense", code=1).stderr
 
 
+def test_what_is_built_again_otherwise_is_refused_with_a_step_that_there_is(
+    run: Run, reader: Path, tmp_path: Path
+) -> None:
+    texts = tmp_path / "texts"
+    run("memory", "build", reader, texts, "--words", 4, "--vectors", "same")
+    said = run("memory", "build", reader, texts, "--words", 4, code=1).stderr
+    assert (
+        "has some vectors; asked for are 'plain' and no. Name what makes its vectors (memory build: --vectors" in said
+    )
+    run("memory", "build", reader, texts, "--words", 4, "-o", "m")
+    (texts / "house.txt").write_text("the dog paints a house now", encoding="utf-8")
+    said = run("memory", "build", reader, texts, "--words", 4, "-o", "m", code=1).stderr
+    assert "Say that they replace them (`encodeonce memory add --replace`, in Python replacing=True)" in said
+    said = run("memory", "build", reader, texts, "-o", "none", "--max-gb", 1e-6, code=1).stderr
+    assert "over max_bytes=1,000 (--max-gb). Raise it, or store less: fewer items, " in said
+
+
 def test_vectors_of_another_encoder_are_asked_with_that_encoder(
     run: Run, reader: Path, tiny: Path, tmp_path: Path
 ) -> None:

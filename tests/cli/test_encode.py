@@ -54,7 +54,8 @@ def test_a_dry_run_looks_at_the_cap_too(run: Run, tiny: Path, corpus: Path, tmp_
     tried = run(*asked, "--dry-run", code=1)
     assert "Nothing was written." in tried.stdout
     assert tried.stderr.strip().endswith(
-        "over max_bytes=10,000. Raise it, store fewer layers, or use dtype='int8'. " + "Nothing was written."
+        "over max_bytes=10,000 (--max-gb). Raise it, or store less: fewer items, fewer layers, or dtype='int8'. "
+        "Nothing was written."
     )
     assert not (tmp_path / "s").exists()
     assert run(*asked, code=1).stderr.split("need")[0] == tried.stderr.split("need")[0]
