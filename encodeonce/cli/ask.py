@@ -99,7 +99,7 @@ def ask(
     finally:
         if output is not None:
             out.close()
-    if file is not None:
+    if any(one.question.answers for one in found):
         click.echo(json.dumps(_scores(found, k)), err=True)
     _keep_hits(answerer.memory)
 

@@ -112,7 +112,10 @@ def forecast(
     """
     plan, encoder = run.method.plan, run.encoder
     if run.spec is None:
-        raise ConfigError("this reader stores nothing (cut=0): there is nothing to be encoded once.")
+        raise ConfigError(
+            f"this reader stores nothing (cut={plan.cut}, memory={run.method.design.memory!r}): there is nothing to be "
+            "encoded once. Plan for one whose memory is stored."
+        )
     k = min(k, len(passages))
     different = list({passage_document(one, run.method.form).key: one for one in passages}.values())
     sample = _sample(different, max(k, SAMPLE))

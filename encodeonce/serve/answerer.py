@@ -106,7 +106,8 @@ class Answerer:
         return self.ask_all([question])[0]
 
     def ask_all(self, questions: Sequence[str | Question]) -> list[Answered]:
-        """Many questions, in order. Passages that a question already has are not read; DataError for an empty one."""
+        """Many questions, in order. Passages that a question already has are not read; DataError for one that is empty
+        or no Unicode."""
         asked = [_question(one, number) for number, one in enumerate(questions, 1)]
         found = self.retriever.find([question.text for question in asked], self.k)
         lost = [question.text for question, hits in zip(asked, found, strict=True) if not hits]
@@ -165,4 +166,11 @@ def _question(one: str | Question, number: int) -> Question:
     question = Question(f"question {number}", one) if isinstance(one, str) else one
     if not question.text.strip():
         raise DataError(f"{question.place or question.id}: the question is empty. Give it a text, or leave it out.")
+    try:
+        question.text.encode()
+    except UnicodeEncodeError as problem:
+        raise DataError(
+            f"{question.place or question.id}: {question.text[problem.start]!a} is no character. Give the question in "
+            "UTF-8."
+        ) from None
     return question

@@ -175,8 +175,8 @@ def encoder_of(folder: Path, spec: Spec, name: str | None = None) -> Pretrained:
         ) from None
     except EncoderError as problem:
         raise EncoderError(
-            f"{problem} {folder} needs {label(spec.encoder)}, weights {spec.weights[:12]}: name its place with "
-            f"--encoder (in Python encoder=...), or copy it to {folder / 'encoder'}."
+            f"{problem} {folder} needs {label(spec.encoder)}, weights {spec.weights[:12]}: name its place "
+            f"(--encoder where a command has it, in Python encoder=...), or copy it to {folder / 'encoder'}."
         ) from None
 
 

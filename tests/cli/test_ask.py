@@ -224,6 +224,16 @@ def test_the_file_of_questions_is_not_written_over(run: Run, reader: Path, tmp_p
     assert asked.read_text("utf-8") == "who paints the house?\n"
     run("ask", reader, "--file", asked, "-o", tmp_path / "new" / "a.jsonl")
     assert json.loads((tmp_path / "new" / "a.jsonl").read_text("utf-8"))["question"] == "who paints the house?"
+    assert "exact_match" not in run("ask", reader, "--file", asked).stderr, "there is no gold"
+
+
+def test_a_reader_without_a_stored_memory_cannot_be_planned_for(run: Run, tiny: Path, tmp_path: Path) -> None:
+    design = Design(live=1, memory="finetuned", question_pieces=8)
+    encoder = design.encoder(tiny)
+    save_reader(ReaderRun(Lumen.build(design, encoder), encoder), tmp_path / "run")
+    (tmp_path / "p.tsv").write_text("a\tthe dog\n", encoding="utf-8")
+    said = run("memory", "plan", tmp_path / "run", tmp_path / "p.tsv", code=1).stderr
+    assert "this reader stores nothing (cut=1, memory='finetuned')" in said
 
 
 def test_equal_passages_are_planned_for_once_as_they_are_stored(run: Run, reader: Path, tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def test_no_answer_and_no_passage(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert "1 of 2 questions share no word with any passage" in caplog.text
     with pytest.raises(DataError, match="q: the question is empty"):
         answerer.ask(Question("q", " "))
+    with pytest.raises(DataError, match=r"question 1: '\\udce9' is no character. Give the question in UTF-8"):
+        answerer.ask("caf\udce9")
 
 
 @pytest.fixture(scope="module")
