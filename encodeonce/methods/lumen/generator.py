@@ -56,9 +56,9 @@ class Generator(nn.Module):
         known = torch.cat([real, torch.ones_like(ids, dtype=torch.bool)], 1)
         return self.decoder(torch.cat([prefix, ids], 1), memory, readable, known)[:, prefix.shape[1] :]
 
-    def answers(self, states: Float[Tensor, "R D"], batch: ReadingBatch, forced: bool = False) -> list[Answer]:
-        """One a question, written out; an empty output is "no answer", whatever `forced` says. Its score is the
-        probability of all its pieces and the end."""
+    def answers(self, states: Float[Tensor, "R D"], batch: ReadingBatch) -> list[Answer]:
+        """One a question, written out; an empty output is "no answer". Its score is the probability of all its
+        pieces and the end."""
         memory, readable = self.memory(states, batch)
         prefix, real = self.prefix(batch)
         written = write(

@@ -164,9 +164,9 @@ class Lumen(nn.Module):
         """The sum over the batch, times a constant of the epoch."""
         return self.reader.loss(self.states(batch), batch) * batch.scale
 
-    def predict(self, batch: ReadingBatch, forced: bool = False) -> list[dict[str, Answer]]:
-        """An answer a question; with `forced`, no span reader says "no answer" where there is a passage."""
-        return [{TASK: answer} for answer in self.reader.answers(self.states(batch), batch, forced)]
+    def predict(self, batch: ReadingBatch) -> list[dict[str, Answer]]:
+        """An answer a question."""
+        return [{TASK: answer} for answer in self.reader.answers(self.states(batch), batch)]
 
     def batches(
         self, examples: ReadingExamples, *, size: int, order: np.random.Generator | None

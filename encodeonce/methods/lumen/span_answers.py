@@ -25,12 +25,12 @@ class SpanAnswers(nn.Module):
         """The sum over the batch's questions."""
         return self.head.loss(self.head(states, batch.pairs), batch.gold())
 
-    def answers(self, states: Float[Tensor, "R D"], batch: ReadingBatch, forced: bool = False) -> list[Answer]:
-        """One a question; with `forced`, never "no answer" where there is a passage."""
+    def answers(self, states: Float[Tensor, "R D"], batch: ReadingBatch) -> list[Answer]:
+        """One a question."""
         characters, given = batch.examples.characters, batch.examples.of_question
         allowed = [characters[i][:, 0] >= 0 for item in batch.items for i in given[item]]
         found = self.head.decode(
-            self.head(states, batch.pairs), np.concatenate([*allowed, np.zeros(0, bool)]), self.longest, forced
+            self.head(states, batch.pairs), np.concatenate([*allowed, np.zeros(0, bool)]), self.longest
         )
         return [_answer(batch, one) for one in found]
 
