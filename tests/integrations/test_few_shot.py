@@ -18,7 +18,7 @@ from sklearn.model_selection import cross_val_score
 
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError, DataError, RunError, TooFewVectors
-from encodeonce.integrations._material import TextVectors, as_documents
+from encodeonce.integrations._material import as_documents
 from encodeonce.integrations.few_shot import METHODS, FewShot
 from encodeonce.methods.fewshot import features
 
