@@ -221,7 +221,7 @@ def test_a_start_that_does_not_fit_is_refused_before_anything_is_loaded(
             f"encoder={tmp_path}/wide",
             f"width: {sizes.hidden_size} there, {2 * sizes.hidden_size} here. Only its weights",
         ),
-        (f"encoder={tmp_path}/words", "start = source is of an encoder of another kind: tokenizer: "),
+        (f"encoder={tmp_path}/words", "source is of an encoder of another kind: tokenizer: "),
         ("form=fid", "of other parts: form: 'plain' there, 'fid' here. Make them alike"),
         ("design.reader=generate", "reader: 'span' there, 'generate' here"),
         ("design.live=2", "cut: 1 there, 0 here"),
