@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..corpus import format_of, read
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..integrations._saved import refuse_other
 from ..methods.refusion import FUSINGS
 from ..methods.refusion.near import texts_of
@@ -72,7 +72,7 @@ def read_all(
     """All files; DataError names the place of a text or label that is missing, and of a text that cannot be answered.
 
     `format` is that of all files that end like the labelled one. ConfigError for an `output` that ends as files of
-    another format than that of the answers do.
+    another format than that of the answers do, and for answers whose column is counted from the end.
     """
 
     def form(path: Path) -> str | None:
@@ -100,6 +100,12 @@ def read_all(
         name = format_of(asked, form(asked)).name
         if output is not None:
             refuse_other_ending(output, asked, name, name)
+            place = (columns or {}).get(column, 0)
+            if isinstance(place, int) and place < 0:
+                raise ConfigError(
+                    f"--columns {column}={place} counts from the end, which may be another column in {asked}, where "
+                    "answers are to stand. Count it from 0."
+                )
         if name == "text":
             _say_blank_lines(asked, questions)
     return Given(documents, others, gold, questions, labels, of_test, task, form(asked) if asked else None)

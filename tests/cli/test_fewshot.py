@@ -94,6 +94,9 @@ def test_answers_come_out_as_predict_writes_them(run: Run, tiny: Path, files: di
     numbered = (*settings, "--columns", "text=0,label=1", "--predict", tmp_path / "new_bare.csv")
     run("fewshot", tmp_path / "bare.csv", *numbered, "-o", tmp_path / "answered_bare.csv")
     assert (tmp_path / "answered_bare.csv").read_text() == "dog cat bird,10\nlikes finds,9\n"
+    ends = (*settings, "--columns", "text=0,label=-1", "--predict", tmp_path / "new_bare.csv")
+    refused = run("fewshot", tmp_path / "bare.csv", *ends, "-o", tmp_path / "answered_bare.csv", code=1)
+    assert "--columns label=-1 counts from the end" in refused.output
     refused = run("fewshot", tmp_path / "labelled.csv", "--label", "kind", *named, "-o", "answers.jsonl", code=1)
     assert ".jsonl is the ending of" in refused.output
     assert "csv" in refused.output
@@ -269,7 +272,7 @@ def test_what_a_saved_estimator_cannot_do_is_named(run: Run, tiny: Path, files: 
     config = json.loads(Path("kept/config.json").read_text())
     config["spec"]["encoder"] = "elsewhere/gone"
     Path("kept/config.json").write_text(json.dumps(config))
-    assert "name its place with --encoder" in run("predict", "kept", files["asked"], code=1).output
+    assert "name its place (--encoder where a command has it" in run("predict", "kept", files["asked"], code=1).output
     assert run("predict", "kept", files["asked"], "-e", tiny).stdout.startswith("animals\tdog cat bird")
     Path("kept/encoder").symlink_to(tiny)
     assert run("predict", "kept", files["asked"]).stdout.startswith("animals\tdog cat bird")

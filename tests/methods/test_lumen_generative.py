@@ -472,6 +472,12 @@ def test_a_decoder_is_not_given_more_than_it_has_positions_for(checkpoint: Calla
         Lumen.build(wanted, wanted.encoder(checkpoint("modernbert")), decoder=folder)
 
 
+def test_a_decoder_of_its_own_has_the_blocks_that_it_has(folders: Callable[[str], Path]) -> None:
+    wanted = Design(reader="generate", live=1, decoder_blocks=1)
+    with pytest.raises(ConfigError, match="decoder_blocks=1 is of a decoder that starts from an encoder's blocks"):
+        Lumen.build(wanted, wanted.encoder(folders("t5")))
+
+
 @pytest.mark.parametrize("kind", ["bert", "t5"])
 def test_a_decoder_whose_pieces_are_others_is_refused(
     folders: Callable[[str], Path], tmp_path: Path, kind: str

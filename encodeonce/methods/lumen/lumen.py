@@ -260,6 +260,11 @@ def _reader(
     home = encoder.path if folder is None else folder
     decoder: T5Decoder | WarmDecoder
     if encoder.family == "t5":
+        if design.decoder_blocks is not None:
+            raise ConfigError(
+                f"decoder_blocks={design.decoder_blocks} is of a decoder that starts from an encoder's blocks; {home} "
+                "has one of its own. Leave it out."
+            )
         decoder = T5Decoder.load(home)
         if "question" in parts:
             question = parts["question"]
