@@ -96,10 +96,7 @@ def compare(
     cell is never computed again: a comparison that was interrupted goes on. With --json, prints the list of rows and
     nothing else. Of seeds --seeds decides, and seeds in [methods.NAME]; train.seed is not read.
     """
-    if not methods:
-        raise click.BadParameter("name at least one, such as frozen,linear.", param_hint="--methods")
-    if paper_table is not None and paper is None:
-        raise click.UsageError(f"--paper-table {paper_table} is a table of --paper FILE: give that too.")
+    _refuse_incomplete(methods, paper, paper_table)
     from .config import load
 
     chosen = load(config, changes)
@@ -132,10 +129,15 @@ def compare(
     if unused:
         log.warning("of the paper's values these stand beside none of ours: %s", ", ".join(unused))
     _write(rows, report, beside, metrics, plot)
-    if as_json:
-        click.echo(json.dumps([row.to_json() for row in rows], indent=1))
-    else:
-        click.echo(_text(rows, beside, metrics))
+    click.echo(json.dumps([row.to_json() for row in rows], indent=1) if as_json else _text(rows, beside, metrics))
+
+
+def _refuse_incomplete(methods: Sequence[str], paper: Path | None, paper_table: str | None) -> None:
+    """UsageError for no method, and for a table of a paper without its file."""
+    if not methods:
+        raise click.BadParameter("name at least one, such as frozen,linear.", param_hint="--methods")
+    if paper_table is not None and paper is None:
+        raise click.UsageError(f"--paper-table {paper_table} is a table of --paper FILE: give that too.")
 
 
 def _metrics(shown: Sequence[str]) -> dict[str, list[str]]:

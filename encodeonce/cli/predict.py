@@ -61,8 +61,7 @@ def predict(
     documents, how = read_for(run, str(file), Reading(format, columns, reading), passages)
     format, columns, reading = how.format, how.columns, dict(how.options)
     tasks, kind = predictor.run.tasks, format_of(file, format).name
-    for column, names in _contested(tasks).items():
-        log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
+    _say_contested(tasks)
     _refuse_no_place(tasks, kind)
     if kind == "hub" and output is None:
         raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
@@ -70,14 +69,13 @@ def predict(
     whole = answers_documents(tasks, kind, running_text, probabilities)
     if whole or not running_text:
         refuse_pipe(file)
-    if running_text and not whole:
+    cut = running_text and not whole  # into sentences and words
+    if cut:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
-    made = "jsonl" if kind == "folder" else kind
-    if running_text and not whole:
-        made = _made_of_text(tasks, output)
+    made = _made_of_text(tasks, output) if cut else {"folder": "jsonl"}.get(kind, kind)
     if output is not None:
         refuse_other_ending(output, file, made, kind)
-        if running_text and not whole:
+        if cut:
             _refuse_same_file(output, file)
     if whole:
         refuse_overwriting(tasks, columns or {})
@@ -133,11 +131,13 @@ def _refuse_no_place(tasks: Sequence["Task"], kind: str) -> None:
         )
 
 
-def _contested(tasks: Sequence["Task"]) -> Mapping[str, Sequence[str]]:
-    """Columns that several tasks fill -> these tasks; the last one's answers are written."""
+def _say_contested(tasks: Sequence["Task"]) -> None:
+    """A warning for each column that several tasks fill: the last one's answers are written."""
     from .documents import filled_by
 
-    return {column: names for column, names in filled_by(tasks).items() if len(names) > 1}
+    for column, names in filled_by(tasks).items():
+        if len(names) > 1:
+            log.warning("%s all fill %r: the answers of %s stand there", ", ".join(names), column, names[-1])
 
 
 def _joined(tasks: Sequence["Task"], parts: Sequence["Document"], found: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -283,10 +284,10 @@ def test_options_that_would_do_nothing_are_refused(run: Run, reader: Path, tiny:
 
 @pytest.mark.parametrize("design", [{"live": 2}, {"live": 1, "memory": "conditioned"}])
 def test_a_passage_that_a_reader_without_states_cannot_read_whole_is_refused_at_once(
-    run: Run, tiny: Path, reader: Path, tmp_path: Path, design: dict[str, object]
+    run: Run, tiny: Path, reader: Path, tmp_path: Path, design: dict[str, Any]
 ) -> None:
     """The encoder has 32 positions, of which the question has 8."""
-    wanted = Design(question_pieces=8, **design)  # type: ignore[arg-type]
+    wanted = Design(question_pieces=8, **design)
     encoder = wanted.encoder(tiny)
     save_reader(ReaderRun(Lumen.build(wanted, encoder), encoder), tmp_path / "fly")
     (tmp_path / "long.tsv").write_text(f"long\t{'the dog ' * 20}\n", encoding="utf-8")

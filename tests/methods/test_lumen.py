@@ -244,7 +244,8 @@ def test_a_part_that_may_read_the_other_does(folder: Path) -> None:
 
 def answers(method: Lumen, batch: ReadingBatch) -> list[Answer]:
     """Never "no answer" where there is a passage."""
-    head: Any = method.reader.head  # type: ignore[union-attr]
+    reader: Any = method.reader
+    head = reader.head
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(head, "decode", partial(head.decode, forced=True))
         return [answer["answer"] for answer in method.predict(batch)]
