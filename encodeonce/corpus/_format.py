@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ..errors import ConfigError
+from ..errors import ConfigError, DataError
 from ..resolve import nearest
 from ._fields import as_questions
 from ._files import ending, is_text
 from ._objects import opens_with
 
-__all__ = ["Format", "by_name", "by_suffix", "holds_texts", "second_text"]
+__all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_one_cell", "second_text"]
 
 Item = TypeVar("Item")
 
@@ -63,6 +63,17 @@ def by_suffix(known: Mapping[str, Format[Item]], source: Any) -> Format[Item]:
 def second_text(pair: str | None) -> str:
     """`Document.pair` of what a file has as the second text: one that is empty stays one (None: there is no pair)."""
     return "" if pair is None else pair or " "
+
+
+def refuse_one_cell(where: Mapping[str, int], place: str, n: int) -> None:
+    """DataError where two names are one cell of a row of `n`: what is written as one would be lost as the other."""
+    first: dict[int, str] = {}
+    for name, at in where.items():
+        if (other := first.setdefault(at, name)) != name:
+            raise DataError(
+                f"{place}: {other!r} and {name!r} are both column {at} of {n}, counted from 0. Give each its own, or "
+                "leave out (of --columns) the one that the file has not."
+            )
 
 
 def holds_texts(folder: str | Path) -> bool:

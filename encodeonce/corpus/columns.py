@@ -15,7 +15,7 @@ from ..errors import ConfigError, DataError
 from ..types import Document
 from ._blocks import BLANK, Block, blocks, is_blank, rewritten
 from ._files import BOM, Target, body, lines, stem, write_text
-from ._format import Format
+from ._format import Format, refuse_one_cell
 
 __all__ = ["DOCSTART", "FORMATS", "Layout", "layout", "read", "sentences", "write"]
 
@@ -143,6 +143,8 @@ def _where(columns: Mapping[str, int | str] | None, shape: Layout, path: str | P
                 f"divided by {shape.separator}."
             )
         where[name] = at % shape.n_columns
+    if shape.line:
+        refuse_one_cell(where, f"{path}:{shape.line}", shape.n_columns)
     return where
 
 

@@ -18,7 +18,7 @@ from ..errors import ConfigError, DataError
 from ..resolve import nearest
 from ..types import Document
 from ._files import BOM, Target, ending, lines, stem, write_text
-from ._format import Format, second_text
+from ._format import Format, refuse_one_cell, second_text
 from ._quotes import Row, cut_plain, cut_quoted, quoted
 
 __all__ = ["FORMATS", "Table", "read", "table", "write"]
@@ -209,6 +209,8 @@ def _where(columns: Mapping[str, int | str] | None, found: Table, path: str | Pa
             if _lacks(found, at):
                 raise DataError(f"{path}:1: no column {at} ({ours!r}); the table has {len(found.names)}.{uncut}")
             where[ours] = at % max(len(found.names), 1)
+    if found.names:
+        refuse_one_cell(where, f"{path}:1", len(found.names))
     if found.header:
         taken = set(where.values())
         where.update((n, at) for at, n in enumerate(found.names) if at not in taken and n not in where)

@@ -229,9 +229,13 @@ def test_an_empty_cell_gets_no_label(run: Run, trained: Path, tmp_path: Path) ->
 def test_answers_are_not_written_over_the_text_that_they_are_of(run: Run, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "named.csv").write_text("label,body\na cat,a dog\n")
     (tmp_path / "named.jsonl").write_text('{"label": "a cat", "body": "a dog"}\n')
-    for file, names in (("csv", "text=label"), ("jsonl", "text=label"), ("csv", "text=body,label=body")):
+    for file, names in (("csv", "text=label"), ("jsonl", "text=label"), ("jsonl", "text=body,label=body")):
         said = run("predict", trained / "run", tmp_path / f"named.{file}", "--columns", names, code=1).stderr
         assert "would take that text's place. Give the column another name in the file, and then --columns text" in said
+    (tmp_path / "bare.csv").write_text("a cat\na dog\n")
+    for file, names, at in (("named.csv", "text=body,label=body", "1 of 2"), ("bare.csv", "text=0,label=-1", "0 of 1")):
+        said = run("predict", trained / "run", tmp_path / file, "--columns", names, code=1).stderr
+        assert f"{file}:1: 'text' and 'label' are both column {at}" in said
 
 
 def test_an_empty_cell_of_either_text_of_a_pair_gets_no_answer(run: Run, many: Path, tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ def test_column_maps_are_checked(tmp_path: Path) -> None:
         read(path, columns={"tag": 1})
     with pytest.raises(ConfigError, match="'tag' is 'ner'; columns of this format are numbers"):
         read(path, columns={"form": 0, "tag": "ner"})
+    with pytest.raises(DataError, match=r"x.conll:1: 'form' and 'tag' are both column 0 of 2"):
+        read(path, columns={"form": 0, "tag": -2})
     with pytest.raises(ConfigError, match=r"separator='comma' is not known. There is: tab, blank"):
         read(path, separator="comma")
 

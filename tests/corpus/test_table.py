@@ -143,6 +143,10 @@ def test_headers_and_maps_are_checked(tmp_path: Path) -> None:
         read(path)
     with pytest.raises(DataError, match=r"x.tsv:1: no column 2 \('text'\); the table has 2"):
         read(path, columns={"text": 2})
+    with pytest.raises(DataError, match=r"x.tsv:1: 'text' and 'label' are both column 1 of 2"):
+        read(path, columns={"text": 1, "label": -1})
+    with pytest.raises(DataError, match=r"'text' and 'label' are both column 0 of 2"):
+        write(tmp_path / "y.tsv", path, {"label": ["3"]}, layout_columns={"text": "a", "label": "a"})
     with pytest.raises(ConfigError, match="mixes numbers and names"):
         read(path, columns={"text": 0, "label": "b"})
     with pytest.raises(ConfigError, match="a table that has no header"):
