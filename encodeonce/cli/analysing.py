@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from ..corpus.taxonomy import path_of
@@ -21,9 +20,7 @@ from ..errors import ConfigError, DataError
 from ..methods.fastdoc.agreement import Agreement, agreement
 from ..methods.fastdoc.analysis import change
 from ..methods.fastdoc.masking import windows_of
-from ..methods.fastdoc.measure import by_pieces
-from ..methods.fastdoc.reading import over_sentences
-from ..nn.segments import segment_means
+from ..methods.fastdoc.measure import by_pieces, by_vectors
 from ..types import Document
 from .steps import names_of
 
@@ -78,7 +75,7 @@ def views_of(
             )
         vectors[f"{name}: pieces"] = by_pieces(blocks, _windows(one, chosen))
         if rows:
-            vectors[f"{name}: sentences"] = _by_sentences(blocks, rows)
+            vectors[f"{name}: sentences"] = by_vectors(blocks, rows)
     if all(groups) and len(set(groups)) > 1:
         return Views(vectors, groups)
     with_path = sum(map(bool, groups))
@@ -130,12 +127,3 @@ def _documents(documents: Sequence[Document], limit: int) -> list[Document]:
 
 def _windows(one: Pretrained, documents: Sequence[Document]) -> list[Any]:
     return [windows_of([cut], [""]) for cut in one.cut(list(map(joined, documents)))]
-
-
-def _by_sentences(blocks: LiveBlocks, rows: Sequence[np.ndarray]) -> Vectors:
-    found = []
-    with torch.no_grad():
-        for own in rows:
-            vectors, lengths = torch.from_numpy(np.ascontiguousarray(own)), (len(own),)
-            found.append(segment_means(over_sentences(blocks, vectors, lengths), lengths).numpy())
-    return np.concatenate(found)

@@ -13,7 +13,7 @@ from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError
 from encodeonce.methods.fastdoc.analysis import change, paragraph_similarity, perturbation, window_length
 from encodeonce.methods.fastdoc.fastdoc import FastDoc
-from encodeonce.methods.fastdoc.measure import by_sentences, centred_share, triplet_accuracy
+from encodeonce.methods.fastdoc.measure import by_sentences, by_vectors, centred_share, triplet_accuracy
 from encodeonce.methods.fastdoc.objective import Objective
 
 from .test_fastdoc import documents, sentence_store
@@ -128,6 +128,9 @@ def test_documents_are_measured_from_sentences_as_they_are_trained_on(
         with torch.no_grad():
             due = model(inputs_embeds=vectors[None]).last_hidden_state.mean(1)[0]
         np.testing.assert_allclose(found[n], due.numpy(), atol=2e-5)
+    if not changes:
+        given = [store.batch(index[[n]]).views[-1].numpy() for n in range(len(items))]
+        np.testing.assert_allclose(by_vectors(method.blocks, given, size=2), found, atol=2e-5)
 
 
 def test_accuracy_and_centred_share_of_documents() -> None:

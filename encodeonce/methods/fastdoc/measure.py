@@ -29,6 +29,7 @@ __all__ = [
     "by_live_sentences",
     "by_pieces",
     "by_sentences",
+    "by_vectors",
     "centred_share",
     "norms",
     "plain_means",
@@ -81,32 +82,42 @@ def by_sentences(method: FastDoc, source: Source, index: Int[np.ndarray, " N"], 
     dropout, no padding."""
 
     def stored(chosen: Ids) -> Float[Tensor, "P E"]:
-        return source.batch(index[chosen], dtype=torch.float32).views[-1]
+        return method.entering(source.batch(index[chosen], dtype=torch.float32).views[-1])
 
-    return _by_sentences(method, np.asarray(source.rows(index)), stored, size)
+    with still(method):
+        return _by_sentences(method.blocks, np.asarray(source.rows(index)), stored, size)
 
 
 def by_live_sentences(method: FastDoc, texts: Sequence[Texts], size: int = 16) -> Vectors:
     """The same where the sentence encoder is trained too, and reads the sentences themselves."""
 
     def read(chosen: Ids) -> Float[Tensor, "P E"]:
-        return method.sentences(SentencePieces.of([texts[n] for n in chosen]))
+        return method.entering(method.sentences(SentencePieces.of([texts[n] for n in chosen])))
 
-    return _by_sentences(method, np.array([len(one) for one in texts]), read, size)
+    with still(method):
+        return _by_sentences(method.blocks, np.array([len(one) for one in texts]), read, size)
+
+
+def by_vectors(blocks: LiveBlocks, vectors: Sequence[Float[np.ndarray, "_ E"]], size: int = 64) -> Vectors:
+    """The same from any sentence vectors, which enter as they are."""
+
+    def given(chosen: Ids) -> Float[Tensor, "P E"]:
+        return torch.from_numpy(np.concatenate([vectors[n] for n in chosen]).astype(np.float32, copy=False))
+
+    with still(blocks):
+        return _by_sentences(blocks, np.array([len(one) for one in vectors]), given, size)
 
 
 def _by_sentences(
-    method: FastDoc, lengths: Int[np.ndarray, " N"], read: Callable[[Ids], Float[Tensor, "P E"]], size: int
+    blocks: LiveBlocks, lengths: Int[np.ndarray, " N"], entered: Callable[[Ids], Float[Tensor, "P E"]], size: int
 ) -> Vectors:
-    """`read` gives the sentence vectors of some documents; like lengths go together."""
+    """`entered` gives what enters the blocks, of some documents; like lengths go together."""
     order = np.argsort(-lengths, kind="stable")
-    found = np.empty((len(lengths), method.blocks.width), np.float32)
-    with still(method):
-        for at in range(0, len(order), size):
-            chosen = order[at : at + size]
-            own = tuple(lengths[chosen].tolist())
-            rows = over_sentences(method.blocks, method.entering(read(chosen)), own)
-            found[chosen] = segment_means(rows, own).numpy()
+    found = np.empty((len(lengths), blocks.width), np.float32)
+    for at in range(0, len(order), size):
+        chosen = order[at : at + size]
+        own = tuple(lengths[chosen].tolist())
+        found[chosen] = segment_means(over_sentences(blocks, entered(chosen), own), own).numpy()
     return found
 
 
