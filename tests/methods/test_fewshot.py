@@ -1,5 +1,8 @@
 """Features, side rows, probes and mixtures against values by hand.   Axes: N items  L views  D width  F features"""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,10 +12,11 @@ from encodeonce.methods.fewshot import (
     SIDES,
     Mixture,
     Probe,
+    Side,
     TrainedProbe,
     Vectors,
     features,
-    side_rows,
+    side,
     stacked,
 )
 from encodeonce.methods.fewshot.folds import folds_of
@@ -52,6 +56,25 @@ def test_features_of_a_pair_do_not_depend_on_the_order_of_its_texts_and_hold_the
     np.testing.assert_allclose(features(Vectors(first, second), "cosine")[:, 0], by_hand, atol=1e-5)
     with pytest.raises(ConfigError, match="these are single texts"):
         features(Vectors(first), "cosine")
+
+
+def side_rows(kind: str, rows: Any, corpus: Any, k: int, exclude: Any = None) -> np.ndarray:
+    return Side(kind, corpus, k).rows(rows, exclude=exclude)
+
+
+def test_what_side_rows_are_made_of_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One text after the other asks a trained probe as much as all at once, and builds nothing anew."""
+    draw = np.random.default_rng(0)
+    vectors, corpus = (Vectors(draw.standard_normal((n, 2, 5)).astype(np.float32)) for n in (8, 30))
+    for name in ("late", "components", "constant"):
+        probe = replace(PROBES[name], k=3, ridge=1.0).train(vectors, np.eye(2)[np.arange(8) % 2], corpus)
+        together = probe.probabilities(vectors)
+        assert probe.side is not None
+        monkeypatch.setattr(side, "Search", None)
+        monkeypatch.setattr(np.linalg, "svd", None)
+        alone = [probe.probabilities(vectors.take(np.array([n])))[0] for n in range(8)]
+        monkeypatch.undo()
+        np.testing.assert_allclose(alone, together, atol=1e-6)
 
 
 def test_side_rows_by_hand() -> None:

@@ -68,6 +68,22 @@ def test_I20_I21_identity_is_the_plain_model_bit_for_bit_in_either_ending(world:
             assert torch.equal(logits(method, world.batch(method, world.near())), plain)
 
 
+@pytest.mark.parametrize("compute", ["fp32", "bf16"])
+def test_I21_training_with_identity_is_training_the_plain_model_bit_for_bit(
+    compute: str, small: World, checkpoint: Callable[..., Path]
+) -> None:
+    """In bf16 too, where the plain model runs in compiled passes and fused modules do not."""
+    tuning = Tuning("finetune", dropout=0.0, compute=compute)
+    plain = small.plain(tuning)
+    fused = refusion(small.plain(tuning), Fusing(k=K, schemes=["identity"]), WIDTH)
+    settings = Settings(num_train_epochs=2, per_device_train_batch_size=4, learning_rate=1e-2)
+    for method, source in ((plain, small.cut), (fused, Retrieved(small.cut, small.near()))):
+        fit(method, method.read(source, small.documents, [small.task]), {"classification": small.task}, settings)
+    due = logits(plain, small.batch(plain))
+    assert torch.equal(logits(fused, small.batch(fused, small.near())), due)
+    assert torch.equal(logits(fused, small.batch(fused)), due)
+
+
 def test_I26_evaluation_twice_gives_the_same_logits(world: World) -> None:
     method = world.made(Fusing(k=K, schemes=["mask"]))
     batch = world.batch(method, world.near())
@@ -149,9 +165,9 @@ def test_I24_a_slots_output_changes_by_what_is_added_and_only_where_it_is(
     method = world.made(Fusing(slots=["query", "value"], schemes=["add"], k=K, position=position))
     plain, seen = method.fused._added, []
 
-    def added(number: int, y: Tensor, delta: Tensor, places: Tensor | None) -> Tensor:
+    def added(y: Tensor, delta: Tensor, places: Tensor | None) -> Tensor:
         before = y.clone()
-        after = plain(number, y, delta, places)
+        after = plain(y, delta, places)
         seen.append((before, after, delta))
         return after
 
@@ -180,7 +196,7 @@ def test_what_is_added_in_place_has_the_gradients_of_a_sum(
         with method.fusion.searching():
             return torch.autograd.grad(method.loss(batch), trained, materialize_grads=True)
 
-    def summed(number: int, y: Tensor, added: Tensor, places: Tensor | int) -> Tensor:
+    def summed(y: Tensor, added: Tensor, places: Tensor | int) -> Tensor:
         at = torch.full((len(y),), places) if isinstance(places, int) else places
         return y + torch.nn.functional.one_hot(at, y.shape[1])[:, :, None] * added[:, None]
 
@@ -406,6 +422,30 @@ def test_ratios_are_those_of_the_vectors_and_a_faint_one_is_said(
     tiny = Retrieved(small.cut, small.near(corpus=small.corpus / 1000))
     faint.loss(next(iter(faint.batches(faint.read(tiny, small.documents, [small.task]), size=4, order=None))))
     assert "6 of 6 fused modules add less than 1 % of their slot's output" in caplog.text
+
+
+@pytest.mark.parametrize("queries", ["input", "hidden"])
+def test_at_all_positions_a_text_is_asked_for_and_measured_without_the_padding_beside_it(
+    small: World, queries: str
+) -> None:
+    """Texts of other lengths run padded together; each is what it is alone."""
+    fusing = Fusing(slots=["value"], blocks=[0], schemes=["add"], k=K, position="all", queries=queries)
+    search = Search(small.corpus) if queries == "hidden" else None
+    method = refusion(small.plain(), fusing, WIDTH, search=search)
+    source = Retrieved(small.cut, small.near())
+    assert len({len(encoded.ids) for encoded in small.model.cut(small.documents[:3])}) > 1
+    alone = [method.read(source, [document], [small.task]) for document in small.documents[:3]]
+    together = method.read(source, small.documents[:3], [small.task])
+    ratio = {place: np.mean([method.ratios(one)[place] for one in alone]) for place in [(0, "value")]}
+    assert method.ratios(together) == {place: pytest.approx(value, rel=1e-5) for place, value in ratio.items()}
+    parts = [logits(method, next(iter(method.batches(one, size=1, order=None)))) for one in alone]
+    whole = logits(method, next(iter(method.batches(together, size=3, order=None))))
+    torch.testing.assert_close(whole, torch.cat(parts), atol=1e-5, rtol=1e-5)
+    if queries == "input":
+        value = watched(small, method.plain(), small.batch(method.plain(), n=1))["value"]
+        delta = torch.from_numpy(small.corpus[small.near().ids[0, 0]].mean(0))
+        due = float((delta.norm() / value.norm(dim=1)).mean())
+        assert method.ratios(alone[0])[0, "value"] == pytest.approx(due, rel=1e-5)
 
 
 def test_an_architecture_that_was_not_searched_is_said(small: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -246,6 +246,22 @@ def test_weights_kept_in_evaluation_follow_the_parameters() -> None:
     torch.testing.assert_close(made.deltas(near())[0], again)
 
 
+def test_weights_kept_in_evaluation_follow_a_fused_optimiser() -> None:
+    """Its step changes parameters and leaves their version as it was."""
+    made = fusion("mask", "reranker").eval()
+    with torch.no_grad():
+        first = made.deltas(near())[0]
+    optimiser = torch.optim.Adam(made.lower(), lr=0.5, fused=True)
+    made.train()
+    made.deltas(near())[0].square().sum().backward()
+    optimiser.step()
+    made.eval()
+    due = made.deltas(near())[0]  # with gradients nothing is kept
+    with torch.no_grad():
+        assert not torch.allclose(due, first, atol=1e-2)
+        torch.testing.assert_close(made.deltas(near())[0], due)
+
+
 def test_ranks_and_masks_scaled() -> None:
     weights = ranks(torch.randn(M, K), convex=True)
     torch.testing.assert_close(weights.sum(1), torch.ones(M))

@@ -5,7 +5,7 @@ from .generated import generated
 from .mixture import Mixture, stacked
 from .probe import PROBES, Probe, TrainedProbe
 from .prompted import Prompted, prompted
-from .side import SIDES, side_rows
+from .side import SIDES, Side
 
 __all__ = [
     "FORMS",
@@ -14,11 +14,11 @@ __all__ = [
     "Mixture",
     "Probe",
     "Prompted",
+    "Side",
     "TrainedProbe",
     "Vectors",
     "features",
     "generated",
     "prompted",
-    "side_rows",
     "stacked",
 ]

@@ -14,7 +14,7 @@ from ...errors import ConfigError
 from ...nn.logistic import Logistic, logistic
 from .features import FORMS, Vectors, features
 from .folds import folds_of
-from .side import SIDES, side_rows
+from .side import SIDES, Side
 
 __all__ = ["PROBES", "RIDGES", "Probe", "TrainedProbe"]
 
@@ -72,14 +72,19 @@ class Probe:
             raise ConfigError(f"{self} needs unlabelled texts, and there is none.")
         own = self.unlabelled and corpus is not None
         other = features(corpus, self.form) if own and corpus is not None else None
-        rows = self._with_side(features(vectors, self.form), other, exclude)
+        side = self.side_of(other)
+        rows = self._with_side(features(vectors, self.form), side, exclude)
         ridge = likeliest_ridge(rows, targets) if self.ridge is None else self.ridge
         found = logistic(rows, targets, ridge)
         if self.rounds and other is not None:
-            everyone = self._with_side(other, other, [[place] for place in range(len(other))])
+            everyone = self._with_side(other, side, [[place] for place in range(len(other))])
             for _ in range(self.rounds):
                 found = self._again(rows, targets, everyone, found, ridge)
-        return TrainedProbe(replace(self, ridge=ridge), found, other if self.side else None)
+        return TrainedProbe(replace(self, ridge=ridge), found, side)
+
+    def side_of(self, corpus: Float[np.ndarray, "M F"] | None) -> Side | None:
+        """What makes side rows from unlabelled features; None where there are none to add."""
+        return Side(self.side, corpus, self.k) if self.side and corpus is not None else None
 
     def _again(
         self,
@@ -97,14 +102,9 @@ class Probe:
         return logistic(np.concatenate([rows, everyone]), np.concatenate([targets, labels]), ridge, weights)
 
     def _with_side(
-        self,
-        rows: Float[np.ndarray, "N F"],
-        corpus: Float[np.ndarray, "M F"] | None,
-        exclude: Sequence[Sequence[int]] | None,
+        self, rows: Float[np.ndarray, "N F"], side: Side | None, exclude: Sequence[Sequence[int]] | None
     ) -> Float[np.ndarray, "N F"]:
-        if not self.side or corpus is None:
-            return rows
-        return rows + self.weight * side_rows(self.side, rows, corpus, self.k, exclude=exclude)
+        return rows if side is None else rows + self.weight * side.rows(rows, exclude=exclude)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -113,28 +113,28 @@ class Probe:
 
 @dataclass(frozen=True)
 class TrainedProbe:
-    """A probe with the ridge it was trained under and its parameters; `corpus`: unlabelled features for side rows."""
+    """A probe with the ridge it was trained under, its parameters, and what makes its side rows."""
 
     probe: Probe
     parameters: Logistic
-    corpus: Float[np.ndarray, "M F"] | None = None
+    side: Side | None = None
 
     def probabilities(
         self, vectors: Vectors, exclude: Sequence[Sequence[int]] | None = None
     ) -> Float[np.ndarray, "N C"]:
         """Lines sum to 1. `exclude[n]` are copies of item n among the unlabelled ones."""
         rows = features(vectors, self.probe.form)
-        return self.parameters.probabilities(self.probe._with_side(rows, self.corpus, exclude))
+        return self.parameters.probabilities(self.probe._with_side(rows, self.side, exclude))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What is saved beside `Probe.to_json`."""
         own = {"weight": self.parameters.weight, "bias": self.parameters.bias}
-        return own if self.corpus is None else {**own, "corpus": self.corpus}
+        return own if self.side is None else {**own, "corpus": self.side.corpus}
 
     @classmethod
     def from_arrays(cls, probe: Probe, arrays: Mapping[str, np.ndarray]) -> "TrainedProbe":
         """The inverse of `arrays`."""
-        return cls(probe, Logistic(arrays["weight"], arrays["bias"]), arrays.get("corpus"))
+        return cls(probe, Logistic(arrays["weight"], arrays["bias"]), probe.side_of(arrays.get("corpus")))
 
 
 def likeliest_ridge(rows: Float[np.ndarray, "N F"], targets: Float[np.ndarray, "N C"]) -> float:

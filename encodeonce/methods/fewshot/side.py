@@ -12,6 +12,7 @@ Axes: N items   M unlabelled items   F features   K neighbours
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,52 +22,67 @@ from ...nn.exchange import exchanged
 from ...resolve import nearest
 from ...store.search import Search
 
-__all__ = ["SIDES", "side_rows"]
+__all__ = ["SIDES", "Side"]
 
 SIDES = ("neighbours", "random", "shuffled", "constant", "components")
 
 
-def side_rows(
-    kind: str,
-    rows: Float[np.ndarray, "N F"],
-    corpus: Float[np.ndarray, "M F"],
-    k: int = 64,
-    *,
-    exclude: Sequence[Sequence[int]] | None = None,
-    seed: int = 0,
-) -> Float[np.ndarray, "N F"]:
-    """A side row for each of `rows`, made from `corpus`; every row by itself but for "shuffled".
+class Side:
+    """Side rows of one kind from `corpus` [M F]. What they are made of (a search, components) is prepared once.
 
-    Nearness is the cosine. `exclude[n]` are corpus rows that item n may not get: its own copies (in a mean of all, and
-    in components, they stay). A random draw depends on the seed, the item's place and its copies alone. Raises
-    TooFewVectors where fewer than k rows are left for an item, ConfigError for an unknown kind, a k out of range, or a
-    single row whose neighbours are to be another's.
+    Nearness is the cosine. Raises ConfigError for an unknown kind and a k out of range.
     """
-    if kind not in SIDES:
-        raise ConfigError(f"side={kind!r} is not known. There is: {', '.join(SIDES)}.{nearest(kind, list(SIDES))}")
-    if not len(corpus) or k < 1:
-        raise ConfigError(f"k={k} of {len(corpus)} unlabelled rows: both must be at least 1.")
-    if kind == "constant":
-        return np.repeat(corpus.mean(0, keepdims=True), len(rows), axis=0)
-    if kind == "components":
-        return _components(rows, corpus, k)
-    if kind == "shuffled" and len(rows) == 1:
-        raise ConfigError("side='shuffled' gives a text the neighbours of another; give two texts or more at once.")
-    left_out = [()] * len(rows) if exclude is None else exclude
-    if kind == "random":
-        ids = _random(len(corpus), k, left_out, seed)
-    elif kind == "shuffled":
-        others = exchanged(len(rows), seed)
-        ids = _nearest(rows[others], corpus, k, [[*left_out[o], *own] for o, own in zip(others, left_out, strict=True)])
-    else:
-        ids = _nearest(rows, corpus, k, left_out)
-    return np.stack([corpus[own].mean(0) for own in ids]) if len(ids) else np.zeros_like(rows)
 
+    def __init__(self, kind: str, corpus: Float[np.ndarray, "M F"], k: int = 64) -> None:
+        if kind not in SIDES:
+            raise ConfigError(f"side={kind!r} is not known. There is: {', '.join(SIDES)}.{nearest(kind, list(SIDES))}")
+        if not len(corpus) or k < 1:
+            raise ConfigError(f"k={k} of {len(corpus)} unlabelled rows: both must be at least 1.")
+        self.kind, self.corpus, self.k = kind, corpus, k
 
-def _nearest(
-    rows: Float[np.ndarray, "N F"], corpus: Float[np.ndarray, "M F"], k: int, exclude: Sequence[Sequence[int]]
-) -> Int[np.ndarray, "N K"]:
-    return Search(corpus, metric="cosine").find(rows, k, exclude=exclude).ids
+    def rows(
+        self,
+        rows: Float[np.ndarray, "N F"],
+        *,
+        exclude: Sequence[Sequence[int]] | None = None,
+        seed: int = 0,
+    ) -> Float[np.ndarray, "N F"]:
+        """A side row for each of `rows`, every one by itself but for "shuffled".
+
+        `exclude[n]` are corpus rows that item n may not get: its own copies (in a mean of all, and in components, they
+        stay). A random draw depends on the seed, the item's place and its copies alone. Raises TooFewVectors where
+        fewer than k rows are left for an item, ConfigError for a single row whose neighbours are to be another's.
+        """
+        corpus, k = self.corpus, self.k
+        if self.kind == "constant":
+            return np.repeat(corpus.mean(0, keepdims=True), len(rows), axis=0)
+        if self.kind == "components":
+            mean, kept = self._components
+            shown: np.ndarray = mean + (rows - mean) @ kept.T @ kept
+            return shown
+        if self.kind == "shuffled" and len(rows) == 1:
+            raise ConfigError("side='shuffled' gives a text the neighbours of another; give two texts or more at once.")
+        left_out = [()] * len(rows) if exclude is None else exclude
+        if self.kind == "random":
+            ids = _random(len(corpus), k, left_out, seed)
+        elif self.kind == "shuffled":
+            others = exchanged(len(rows), seed)
+            both = [[*left_out[o], *own] for o, own in zip(others, left_out, strict=True)]
+            ids = self._search.find(rows[others], k, exclude=both).ids
+        else:
+            ids = self._search.find(rows, k, exclude=left_out).ids
+        return np.stack([corpus[own].mean(0) for own in ids]) if len(ids) else np.zeros_like(rows)
+
+    @cached_property
+    def _search(self) -> Search:
+        return Search(self.corpus, metric="cosine")
+
+    @cached_property
+    def _components(self) -> tuple[Float[np.ndarray, " F"], Float[np.ndarray, "K F"]]:
+        """The corpus's mean and its first k directions."""
+        mean = self.corpus.mean(0)
+        _, _, directions = np.linalg.svd(self.corpus - mean, full_matrices=False)
+        return mean, directions[: self.k]
 
 
 def _random(m: int, k: int, exclude: Sequence[Sequence[int]], seed: int) -> Int[np.ndarray, "N K"]:
@@ -78,11 +94,3 @@ def _random(m: int, k: int, exclude: Sequence[Sequence[int]], seed: int) -> Int[
     return np.stack(
         [np.random.default_rng((seed, place)).choice(own, k, replace=False) for place, own in enumerate(rows)]
     )
-
-
-def _components(rows: Float[np.ndarray, "N F"], corpus: Float[np.ndarray, "M F"], k: int) -> Float[np.ndarray, "N F"]:
-    mean = corpus.mean(0)
-    _, _, directions = np.linalg.svd(corpus - mean, full_matrices=False)
-    kept = directions[:k]
-    shown: np.ndarray = mean + (rows - mean) @ kept.T @ kept
-    return shown

@@ -23,10 +23,13 @@ from .fusion import Fusion
 
 __all__ = ["Fused"]
 
-Watch = Callable[[int, Tensor, Tensor], None]
+Watch = Callable[[int, Float[Tensor, " G"]], None]
 
 Places = Int[Tensor, " G"] | int | None
 """The changed row of each item, one number where it is the same in all; None: every row."""
+
+Sizes = Int[np.ndarray, " G"]
+"""Rows of each item, those behind them padding."""
 
 
 class Fused(Adapter):
@@ -40,19 +43,27 @@ class Fused(Adapter):
         self.live, self.fusion = live, fusion
         self.search = search
         self.watch: Watch | None = None
-        """Called with a module's number, what it adds [G O] and the rows it adds to [G O]."""
+        """Called with a module's number and, of each item, the length of what it adds over that of the row it adds to;
+        the mean over the item's rows where it adds to all."""
 
     def forward(self, batch: Packed, rows: Int[Tensor, " R"] | None = None) -> Float[Tensor, "R D"]:
-        """The chosen rows. A batch without neighbours (None, or 0 of them) is the plain model's, bit for bit."""
+        """The chosen rows. Where nothing is added (no neighbours, or every module has chosen to add nothing) they are
+        the plain model's, bit for bit."""
         below = self.live.below(batch)
-        if self.search is None and (batch.near is None or not batch.near.shape[1]):
-            return self.live.blocks(below, batch.lengths, rows, edits=lambda items: _unchanged, slots=self._slots)
-        found = None if self.search is not None or batch.near is None else self.fusion.sums(batch.near)
+        found = None
+        if self.search is None:
+            if batch.near is None or not batch.near.shape[1]:
+                return self.live.blocks(below, batch.lengths, rows)
+            found = self.fusion.sums(batch.near)
         places = self._places(batch, rows)
+        if found is not None and len(found[1]) == len(self.fusion.sites):
+            return self.live.blocks(below, batch.lengths, rows)
+        lengths = np.asarray(batch.lengths)
 
         def edits(items: Int[np.ndarray, " G"]) -> Edit:
             whole = len(items) == len(batch.lengths) and bool((items == np.arange(len(items))).all())
             group = None if whole else torch.from_numpy(items)
+            sizes = lengths[items]
             own = places[group] if isinstance(places, Tensor) and group is not None else places
             left_out = [batch.own[i] for i in items] if batch.own else None
             deltas = None
@@ -64,8 +75,12 @@ class Fused(Adapter):
                 number = self.fusion.places.get((block, slot))
                 if number is None:
                     return y
-                added = self._asked(number, x, own, left_out) if deltas is None else deltas[number]
-                return y if added is None else self._added(number, y, added.to(y.dtype), own)
+                added = self._asked(number, _rows(x, own, sizes), left_out) if deltas is None else deltas[number]
+                if added is None:
+                    return y
+                if self.watch is not None:
+                    self.watch(number, _share(y.detach().float(), added.detach().float(), own, sizes))
+                return self._added(y, added.to(y.dtype), own)
 
             return edit
 
@@ -86,11 +101,7 @@ class Fused(Adapter):
             raise ConfigError("position='mask' needs a head that reads one row an item: the gap of a prompt.")
         return rows - torch.from_numpy(batch.starts)
 
-    def _added(
-        self, number: int, y: Float[Tensor, "G T O"], added: Float[Tensor, "G O"], places: Places
-    ) -> Float[Tensor, "G T O"]:
-        if self.watch is not None:
-            self.watch(number, added.detach(), _rows(y, places).detach())
+    def _added(self, y: Float[Tensor, "G T O"], added: Float[Tensor, "G O"], places: Places) -> Float[Tensor, "G T O"]:
         if places is None:
             return y + added[:, None]
         if not torch.is_grad_enabled():
@@ -99,7 +110,7 @@ class Fused(Adapter):
         return _Added.apply(y.clone() if third else y, added, places)
 
     def _asked(
-        self, number: int, x: Float[Tensor, "G T I"], places: Places, left_out: Sequence[Sequence[int]] | None
+        self, number: int, x: Float[Tensor, "G I"], left_out: Sequence[Sequence[int]] | None
     ) -> Float[Tensor, "G O"] | None:
         """What a module adds whose input asks for neighbours itself; no gradient goes through the search."""
         assert self.search is not None
@@ -108,7 +119,7 @@ class Fused(Adapter):
                 f"queries='hidden': the module's input is {x.shape[-1]} wide, the stored vectors {self.search.width}."
                 " Use the vectors of this encoder, or queries='input'."
             )
-        asked = _rows(x, places).detach().float().numpy()
+        asked = x.detach().float().numpy()
         found = self.search.find(np.ascontiguousarray(asked), self.fusion.fusing.k, exclude=left_out)
         near = torch.from_numpy(self.search.vectors(found.ids))
         return self.fusion.delta(number, near)
@@ -141,12 +152,21 @@ def _add(y: Float[Tensor, "G T O"], added: Float[Tensor, "G O"], places: Int[Ten
     return y
 
 
-def _rows(y: Float[Tensor, "G T O"], places: Places) -> Float[Tensor, "G O"]:
-    """The changed row of each item; its mean row where all are."""
+def _rows(y: Float[Tensor, "G T O"], places: Places, sizes: Sizes | None = None) -> Float[Tensor, "G O"]:
+    """The changed row of each item; the mean of its `sizes` rows where all are."""
     if places is None:
-        return y.mean(1)
+        assert sizes is not None
+        return _mean(y, sizes)
     return y[:, places] if isinstance(places, int) else y[torch.arange(len(y)), places]
 
 
-def _unchanged(block: int, slot: str, x: Tensor, y: Tensor) -> Tensor:
-    return y
+def _share(y: Float[Tensor, "G T O"], added: Float[Tensor, "G O"], places: Places, sizes: Sizes) -> Float[Tensor, " G"]:
+    """Length of what is added over that of the row it is added to, before it is."""
+    changed = y if places is None else _rows(y, places)[:, None]
+    shares = added.norm(dim=-1)[:, None] / changed.norm(dim=-1).clamp(min=1e-12)
+    return _mean(shares[..., None], sizes)[:, 0] if places is None else shares[:, 0]
+
+
+def _mean(y: Float[Tensor, "G T O"], sizes: Sizes) -> Float[Tensor, "G O"]:
+    """Over the first `sizes` rows of each item: what stands behind them is padding."""
+    return torch.stack([own[:size].mean(0) for own, size in zip(y, sizes.tolist(), strict=True)])

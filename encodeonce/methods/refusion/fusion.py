@@ -108,6 +108,12 @@ class Fusion(nn.Module):
         finally:
             self._searching = False
 
+    def train(self, mode: bool = True) -> "Fusion":
+        """As every module's; kept weights are forgotten, as an optimiser's fused step does not count as a change."""
+        if mode:
+            self._known = None
+        return super().train(mode)
+
     def lower(self) -> list[nn.Parameter]:
         """What the lower level trains: all but the architecture."""
         return [parameter for parameter in self.parameters() if parameter is not self.architecture]
@@ -149,7 +155,7 @@ class Fusion(nn.Module):
     def weights(self, n: int) -> Weights:
         """Each module's weights of its n nearest neighbours, n at most K; those beyond are in no softmax and no mean.
 
-        Without gradients and training they are made once and kept until a parameter changes.
+        Without gradients and training they are made once and kept until a parameter changes or training goes on.
         """
         if not 1 <= n <= self.fusing.k:
             raise ConfigError(f"{n} neighbours an item, but the model is made for k={self.fusing.k}.")

@@ -156,9 +156,8 @@ class Refusion(Finetune):
     def _watched(self) -> Iterator[dict[int, list[float]]]:
         seen: dict[int, list[float]] = {}
 
-        def watch(number: int, added: Tensor, y: Tensor) -> None:
-            share = added.float().norm(dim=-1) / y.float().norm(dim=-1).clamp(min=1e-12)
-            seen.setdefault(number, []).extend(share.tolist())
+        def watch(number: int, shares: Tensor) -> None:
+            seen.setdefault(number, []).extend(shares.tolist())
 
         self.fused.watch = watch
         try:
