@@ -18,31 +18,63 @@ def filled(prompt: Prompt, text: str, pair: str = "", mask: str = "<mask>") -> s
     )
 
 
-def test_I34_each_of_the_15_templates_has_exactly_one_gap_and_its_class_order() -> None:
-    assert tuple(known()) == (*SINGLE_TASKS, *PAIR_TASKS)
-    assert all([part.kind for part in prompt.parts].count("mask") == 1 for prompt in known().values())
+SENTIMENT = "negative terrible, positive great"
+NLI = "contradiction No, entailment Yes, neutral Maybe"
+ENTAILED = "entailment Yes, not_entailment No"
+
+B10 = {  # filled, label and word in class order, score, longest input, longest first text (0: as the input)
+    "sst2": ("A fine film. It was<mask>.", SENTIMENT, "accuracy", 128, 0),
+    "sst5": (
+        "A fine film. It was<mask>.",
+        "very negative terrible, negative bad, neutral okay, positive good, very positive great",
+        "accuracy",
+        128,
+        110,
+    ),
+    "mr": ("A fine film. It was<mask>.", SENTIMENT, "accuracy", 128, 110),
+    "cr": ("A fine film. It was<mask>.", SENTIMENT, "accuracy", 128, 110),
+    "mpqa": ("A fine film. It was<mask>.", SENTIMENT, "accuracy", 128, 110),
+    "subj": ("A fine film. This is<mask>.", "subjective subjective, objective objective", "accuracy", 128, 110),
+    "trec": (
+        "<mask>: A fine film.",
+        "description Description, entity Entity, abbreviation Expression, human Human, location Location, "
+        "number Number",
+        "accuracy",
+        128,
+        110,
+    ),
+    "cola": ("A fine film. This is<mask>.", "unacceptable incorrect, acceptable correct", "matthews", 128, 0),
+    "mnli": ("A fine film?<mask>, it Was seen.", NLI, "accuracy", 256, 0),
+    "mnli_mm": ("A fine film?<mask>, it Was seen.", NLI, "accuracy", 256, 0),
+    "snli": ("A fine film?<mask>, it Was seen.", NLI, "accuracy", 256, 0),
+    "qnli": ("A fine film?<mask>, it Was seen.", ENTAILED, "accuracy", 128, 0),
+    "rte": ("A fine film?<mask>, it Was seen.", ENTAILED, "accuracy", 256, 240),
+    "mrpc": ("A fine film.<mask>, it Was seen.", "not_equivalent No, equivalent Yes", "f1", 128, 0),
+    "qqp": ("A fine film.<mask>, it Was seen.", "not_duplicate No, duplicate Yes", "f1", 128, 0),
+}
+
+
+def test_I34_the_15_tasks_are_those_of_the_table() -> None:
+    """Spec B10, written out by hand."""
+    assert tuple(known()) == (*SINGLE_TASKS, *PAIR_TASKS) == tuple(B10)
+    for name, prompt in known().items():
+        assert [part.kind for part in prompt.parts].count("mask") == 1
+        words = ", ".join(f"{label} {word}" for label, word in prompt.words.items())
+        shown = filled(prompt, "A fine film.", "It Was seen.")
+        assert (shown, words, prompt.metric, prompt.max_pieces, prompt.text_pieces or 0) == B10[name]
     assert [name for name, prompt in known().items() if prompt.pairs] == list(PAIR_TASKS)
-    orders = {name: tuple(prompt.words.values()) for name, prompt in known().items()}
-    assert orders["sst5"] == ("terrible", "bad", "okay", "good", "great")
-    assert orders["trec"] == ("Description", "Entity", "Expression", "Human", "Location", "Number")
-    assert orders["mnli"] == orders["snli"] == ("No", "Yes", "Maybe")
-    assert known()["cola"].metric == "matthews"
-    assert {name for name, prompt in known().items() if prompt.metric == "f1"} == {"mrpc", "qqp"}
     assert {name: p.positive for name, p in known().items() if p.positive} == {"mrpc": "equivalent", "qqp": "duplicate"}
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("sst2", "A fine film. It was<mask>."),
-        ("cola", "A fine film. This is<mask>."),
-        ("trec", "<mask>: A fine film."),
-        ("rte", "A fine film?<mask>, it Was seen."),
-        ("mrpc", "A fine film.<mask>, it Was seen."),
-    ],
-)
-def test_filled_templates(name: str, expected: str) -> None:
-    assert filled(known()[name], "A fine film.", "It Was seen.") == expected
+def test_the_written_prompts_have_the_lengths_of_the_table_and_words_that_the_question_names() -> None:
+    for name, prompt in known(written=True).items():
+        assert (prompt.max_pieces, prompt.text_pieces or 0) == B10[name][3:]
+        asked = {"sst2", "sst5", "mr", "cr", "mpqa", "subj", "trec", "cola"}
+        if name in asked:
+            question = filled(prompt, "")
+            assert all(word in question for word in prompt.words.values())
+        else:
+            assert tuple(prompt.words.values()) == tuple(known()[name].words.values())
 
 
 def test_a_closing_mark_is_dropped_but_never_a_letter() -> None:

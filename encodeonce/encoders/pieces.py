@@ -31,6 +31,9 @@ PROBES = (("the", "cat"), ("a", "b"), ("и", "в"))
 WORD = re.compile(r"\S+")
 """What `str.split` takes for a word."""
 
+HALF = re.compile("[\ud800-\udfff]")
+"""Half a surrogate pair, which a string of Python can hold; no tokenizer takes one."""
+
 REMEMBERED = 500_000
 """Different words whose pieces are kept at hand."""
 
@@ -85,7 +88,8 @@ class Cutter:
         room_for(window, overlap, len(self.before) + len(self.after))
 
     def __call__(self, documents: Sequence[Document]) -> list[Pieces]:
-        """One `Pieces` a document, in order. DataError for a document without words and for a pair over the window."""
+        """One `Pieces` a document, in order. DataError for a document without words, for one with half a character, and
+        for a pair over the window."""
         shown = [self._words(document) for document in documents]
         texts = [words for pair in shown for words in pair]
         self._learn(dict.fromkeys(word for words in texts for word in words))
@@ -134,6 +138,11 @@ class Cutter:
         if not first or (document.pair and not second):
             which = "the document" if not document.pair else "the second text" if first else "the first text of a pair"
             raise DataError(f"{document.place or document.id}: nothing to encode: {which} has no words and no text.")
+        half = next(filter(None, map(HALF.search, (document.text, document.pair, "".join(document.words)))), None)
+        if half is not None:
+            raise DataError(
+                f"{document.place or document.id}: {half.group()!a} is half a surrogate pair, not a character."
+            )
         return first, second
 
     def _learn(self, words: Iterable[str]) -> None:

@@ -218,9 +218,10 @@ class FewShot:
         parts = ", ".join(f"{one.name} {one.weight:.2f}" for one in single if one.weight)
         best = max(single, key=lambda one: one.accuracy)
         gain = mixed.accuracy - best.accuracy
+        fitted = ", a little too good, as the weights are fitted on these" if len(self.mixture_.weights) > 1 else ""
         return (
             f"chosen: {parts}; {mixed.accuracy:.1f} % of the held-out labels right, {gain:+.1f} against the best single"
-            f" method ({best.name}, {best.accuracy:.1f} %)"
+            f" method ({best.name}, {best.accuracy:.1f} %){fitted}"
         )
 
     @property

@@ -5,6 +5,7 @@ the method gives gradients of the upper parameters alone; they have an Adam of t
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -40,8 +41,8 @@ class Upper:
             raise DataError("no examples for the upper level: give it a dev split.")
         for name, least in (("batch_size", 1), ("every", 1), ("warmup", 0), ("weight_decay", 0), ("learning_rate", 0)):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name}={value} of the upper level must be at least {least}.")
+            if value is not None and not least <= value < math.inf:
+                raise ConfigError(f"{name}={value} of the upper level must be finite and at least {least}.")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; of the examples their fingerprint."""

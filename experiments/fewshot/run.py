@@ -15,10 +15,12 @@ task without labels, sample and test texts left out.
 Fusion inside the encoder is "fused.NAME" over fine-tuned MiniLM and "fused-prompt.NAME" over the prompt, NAME one of
 `methods.refusion.FUSINGS`, with ":random", ":shuffled" or ":constant" for a control, then settings of `Fusing` and
 the metric after commas ("fused.add:random,k=8,slots=query/value,metric=cosine"). Dev searches the architecture, where
-there is one, and the last epoch counts; else dev chooses it. Groups: "vectors" (all probes and controls), "tuned",
-"prompts", "fused", "fused-prompts", "fused-tables" (the paper's Tables 3, 8, 9 and 10: queries, neighbours, slots,
-metric; the plain mean everywhere, whose effect no search hides), "numbers" (its Figure 1: more and more retrievals,
-added or laid before the text), "all".
+there is one, and the last epoch counts; else dev chooses it. A search gives two rows from one training: the likeliest
+scheme of each module, and ("...,ending=soft") the mixture as it was trained.
+
+Groups: "vectors" (all probes and controls), "tuned", "prompts", "fused", "fused-prompts", "fused-tables" (the paper's
+Tables 3, 8, 9 and 10: queries, neighbours, slots, metric; the plain mean everywhere, whose effect no search hides),
+"numbers" (its Figure 1: more and more retrievals, added or laid before the text), "all".
 
 Without `--tasks` ten of the 15 are run (`recipe.TEN`). With `--full` all training texts are learned from instead of
 16 a label, but for a tenth as dev (the paper's Table 7).
@@ -65,7 +67,7 @@ from encodeonce.methods.fewshot import PROBES, Probe, generated, prompted
 from encodeonce.methods.fewshot.probe import RIDGES
 from encodeonce.methods.fewshot.prompted import source_of
 from encodeonce.methods.finetune import Finetune, Tuning
-from encodeonce.methods.refusion import CONTROLS, FUSINGS, Fusing, Retrieved, instead, refusion
+from encodeonce.methods.refusion import CONTROLS, FUSINGS, Fusing, Refusion, Retrieved, instead, refusion
 from encodeonce.methods.refusion.near import same, texts_of
 from encodeonce.metrics.few_shot import task_score
 from encodeonce.prompts import known
@@ -102,6 +104,9 @@ GROUPS["fused-tables"] = [
 GROUPS["numbers"] = [f"fused-prompt.add,k={k}" for k in (1, 4, 16, 256)] + [f"concat.{n}" for n in (1, 2, 4, 16)]
 GROUPS["all"] = [*GROUPS["vectors"], *GROUPS["tuned"], "fewshot", *GROUPS["prompts"], *GROUPS["fused"]]
 MASKED_METHODS = ("prompt", "concat", "mlm_head", "fused-prompt")
+SOFT = ",ending=soft"
+Answers = dict[str, list[Any]]
+"""Answers on test: "" as the method is named, `SOFT` those of a searched fusion's other ending."""
 
 
 @cache
@@ -146,7 +151,7 @@ def by_probe(cell: Cell, name: str, both: bool) -> list[str]:
     return [labels[index] for index in said(best, cell.test).argmax(1)]
 
 
-def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> list[Any]:
+def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> Answers:
     """Fine-tuning with a classification head over the mean of all pieces; of questions, with a head that finds the
     answer, and those that are too long with their passage are left out of training and answered by nothing."""
     shown = cell
@@ -161,9 +166,10 @@ def by_tuning(cell: Cell, both: bool, model: Pretrained, fusion: str = "") -> li
     tuning = Tuning("finetune", dropout=0.0, compute="bf16")
     method = Finetune.build(tuning, model, spec, [task], cell.seed, read_ahead=0)
     rates = {"learning_rate": cell.recipe.head_rate, "encoder_learning_rate": cell.recipe.encoder_rate}
-    answers = learned(shown, both, method, source, task, fusion, **rates)
-    by_key = {document.key: answer for document, answer in zip(shown.test, answers, strict=True)}
-    return [by_key.get(document.key, ()) for document in cell.test]
+    found = learned(shown, both, method, source, task, fusion, **rates)
+    keys = [document.key for document in shown.test]
+    by_key = {ending: dict(zip(keys, answers, strict=True)) for ending, answers in found.items()}
+    return {ending: [own.get(document.key, ()) for document in cell.test] for ending, own in by_key.items()}
 
 
 def everyone(cell: Cell) -> list[Document]:
@@ -173,7 +179,7 @@ def everyone(cell: Cell) -> list[Document]:
 
 def learned(
     cell: Cell, both: bool, plain: Finetune, source: Source, task: Task, fusion: str, **rates: float
-) -> list[Any]:
+) -> Answers:
     """Trained, and answers on test; with train alone, dev chooses the epoch, or searches the architecture of a fusion:
     what the search has fitted chooses nothing more."""
     method, upper = plain, None
@@ -199,7 +205,11 @@ def learned(
     settings = cell.recipe.settings(cell.seed, len(train), **rates)
     dev = None if both or upper is not None or not cell.recipe.best_epoch else read["dev"]
     fit(method, read["train"], {"label": task}, settings, dev=dev, upper=upper)
-    return [answer["label"] for answer in predicted(method, read["test"])[0]]
+    found = {"": [answer["label"] for answer in predicted(method, read["test"])[0]]}
+    if isinstance(method, Refusion) and method.fusion.fusing.searched and method.ending == "argmax":
+        method.ending = "soft"
+        found[SOFT] = [answer["label"] for answer in predicted(method, read["test"])[0]]
+    return found
 
 
 def fusing_of(text: str) -> tuple[Fusing, str, str]:
@@ -227,7 +237,7 @@ def refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
         raise SystemExit(f"{what} {name!r} is not known. There is: {', '.join(names)}.{nearest(name, names)}")
 
 
-def by_prompt(cell: Cell, both: bool, texts_before: int = 0, fusion: str = "") -> list[str]:
+def by_prompt(cell: Cell, both: bool, texts_before: int = 0, fusion: str = "") -> Answers:
     """The masked language model with the task's prompt; with texts before it, its nearest unlabelled ones."""
     model, train = pretrained(cell.recipe.masked), [*cell.train, *cell.dev] if both else cell.train
     prompter = prompter_of(model, cell.task, 512 if texts_before else None)
@@ -278,25 +288,29 @@ def by_fewshot(cell: Cell) -> list[str]:
     return [str(one) for one in model.predict(shown(cell.test))]
 
 
-def method_of(name: str) -> Callable[[Cell], list[Any]]:
+def method_of(name: str) -> Callable[[Cell], Answers]:
     """What answers a cell. SystemExit for a name that has none."""
     base, plus, part = name.partition("+")
-    base, _, fusion = base.partition(".")
+    base, dot, fusion = base.partition(".")
     both = part == "dev"
+    if plus and base == "fewshot":
+        raise SystemExit(f"{name}: fewshot learns from train and dev as it is; leave the ending out.")
     if plus:
         refuse_unknown("what is learned from", part, ["dev"])
     if base in ("fused", "fused-prompt"):
         fusing_of(fusion)
+    elif dot and not (base == "concat" and fusion.isdecimal() and int(fusion)):
+        raise SystemExit(f"{name}: {base} takes nothing behind a dot{' but a number' if base == 'concat' else ''}.")
     if base in PROBES:
-        return lambda cell: by_probe(cell, base, both)
-    methods: dict[str, Callable[[Cell], list[Any]]] = {
+        return lambda cell: {"": by_probe(cell, base, both)}
+    methods: dict[str, Callable[[Cell], Answers]] = {
         "finetune": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder)),
         "mlm_head": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.masked)),
         "prompt": lambda cell: by_prompt(cell, both),
         "concat": lambda cell: by_prompt(cell, both, texts_before=int(fusion or 8)),
         "fused": lambda cell: by_tuning(cell, both, pretrained(cell.recipe.encoder), fusion),
         "fused-prompt": lambda cell: by_prompt(cell, both, fusion=fusion),
-        "fewshot": by_fewshot,
+        "fewshot": lambda cell: {"": by_fewshot(cell)},
     }
     refuse_unknown("method", base, [*methods, *PROBES, *GROUPS])
     return methods[base]
@@ -358,21 +372,23 @@ def score_of(cell: Cell, answers: list[Any]) -> float:
 def run(recipe: Recipe) -> None:
     for name, cell, key in cells(recipe):
         began, wall = time.process_time(), now()
-        value = score_of(cell, method_of(name)(cell))
-        row = ResultsRow(
-            *key[:6],
-            seed=cell.seed,
-            split="test",
-            metric=metric_of(cell.task),
-            value=value,
-            n=len(cell.test),
-            started=wall,
-            command=cell.recipe.command(key[4], cell.task, cell.seed),
-            train_s_total=round(time.process_time() - began, 2),
-            **surroundings(),
-        )
-        append_row(ROWS, row)
-        print(f"{cell.task} {name} {cell.seed}: {value:.1f} ({row.train_s_total} s)", flush=True)
+        found = method_of(name)(cell)
+        seconds = round(time.process_time() - began, 2)
+        for ending, answers in found.items():
+            row = ResultsRow(
+                *(*key[:4], key[4] + ending, key[5]),
+                seed=cell.seed,
+                split="test",
+                metric=metric_of(cell.task),
+                value=score_of(cell, answers),
+                n=len(cell.test),
+                started=wall,
+                command=cell.recipe.command(key[4], cell.task, cell.seed),
+                train_s_total=seconds,
+                **surroundings(),
+            )
+            append_row(ROWS, row)
+            print(f"{cell.task} {row.method} {cell.seed}: {row.value:.1f} ({seconds} s)", flush=True)
 
 
 def main() -> None:

@@ -222,6 +222,20 @@ def test_a_document_without_words_is_refused_by_place(tiny: SimpleNamespace) -> 
         cutter(tiny.wordpiece())([Document("d", text=" \n", place="x.txt:7")])
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        Document("d", text="the \ud800 cat", place="f:2"),
+        Document("d", text="the", pair="cat\udfff", place="f:2"),
+        Document("d", words=("the", "\ud83d", "\ude00"), place="f:2"),
+    ],
+)
+def test_half_a_character_is_refused_by_place(tiny: SimpleNamespace, document: Document) -> None:
+    """Two halves side by side are no character either; a tokenizer would end in an error of its own."""
+    with pytest.raises(DataError, match=r"f:2: '\\ud[8df][03f][0df]' is half a surrogate pair, not a character"):
+        cutter(tiny.wordpiece())([document])
+
+
 def test_a_saved_padding_or_truncation_cuts_nothing(tmp_path: Path, tiny: SimpleNamespace) -> None:
     tokenizer = tiny.wordpiece()
     tokenizer(["the cat"], padding="max_length", truncation=True, max_length=4)

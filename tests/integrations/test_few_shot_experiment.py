@@ -145,6 +145,18 @@ def test_every_fusion_and_its_controls_say_how_much_each_module_adds(
     assert len({tuple(shares) for shares in added.values()}) == 5
 
 
+def test_a_search_has_a_row_of_either_ending_from_one_training(place: Path, experiment: Callable[..., str]) -> None:
+    words = ("--tasks", "cr", "--config", "experiments/fewshot/tiny.toml", "--test-size", "12")
+    experiment("experiments/fewshot/run.py", "fused.refusion,k=4", *words)
+    likeliest, soft = read_rows(place / "rows.jsonl")
+    assert (likeliest.method, soft.method) == ("fused.refusion,k=4", "fused.refusion,k=4,ending=soft")
+    assert likeliest.started == soft.started
+    (place / "rows.jsonl").unlink()
+    experiment("experiments/fewshot/run.py", soft.method, *words)
+    (alone,) = read_rows(place / "rows.jsonl")
+    assert (alone.cell, alone.value) == (soft.cell, soft.value)
+
+
 def test_I33_16_shots_are_the_published_samples_the_test_its_own_file_and_unlabelled_texts_in_neither(
     place: Path, run: Any, recipe: Any
 ) -> None:
@@ -244,6 +256,10 @@ def test_what_is_not_known_is_named_with_what_is_near(place: Path, recipe: Any) 
     ("name", "said"),
     [
         ("prompts_", r"method 'prompts_' is not known. There is: finetune, .* Did you mean 'prompts'\?"),
+        ("prompt.xyz", "prompt.xyz: prompt takes nothing behind a dot"),
+        ("probe.add", "probe.add: probe takes nothing behind a dot"),
+        ("concat.x", "concat takes nothing behind a dot but a number"),
+        ("fewshot+dev", "fewshot learns from train and dev as it is"),
         ("finetune+test", "what is learned from 'test' is not known. There is: dev"),
         ("fused.ad", r"fusion 'ad' is not known. There is: refusion, .* Did you mean 'add'\?"),
         ("fused-prompt.add:shufled", r"control 'shufled' is not known.* Did you mean 'shuffled'\?"),

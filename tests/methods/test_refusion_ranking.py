@@ -234,6 +234,36 @@ def test_released_mask_is_small_over_features_and_noisy_in_evaluation() -> None:
     assert not torch.equal(made.deltas(near())[0], made.deltas(near())[0])
 
 
+def test_released_mask_is_what_the_released_code_computes() -> None:
+    """B3 (a)-(f), a number at a time: the chance of stopping at a rank, its own going on included, as a logit of a
+    softmax over features; added up from the nearest rank on, then turned round."""
+    k, d, tau = 4, 3, 5.0
+    draw = np.random.default_rng(0)
+    chain = 6 * draw.standard_normal((1, k, d))  # some are clipped to 5
+    noise = draw.gumbel(size=(1, k, d))
+    assert (np.abs(chain) > 5).any()
+    c = np.zeros((k, d))
+    for i in range(k):
+        b = [[1 / (1 + math.exp(-max(-5.0, min(5.0, chain[0, m, f])))) for f in range(d)] for m in range(i + 1)]
+        logit = [(math.prod(row[f] for row in b) * (1 - b[i][f]) + noise[0, i, f]) / tau for f in range(d)]
+        total = sum(map(math.exp, logit))
+        c[i] = [math.exp(value) / total for value in logit]
+    due = [[sum(c[: k - i, f]) / k for f in range(d)] for i in range(k)]
+    found = released_weights(torch.from_numpy(chain), temperature=tau, noise=torch.from_numpy(noise))
+    np.testing.assert_allclose(found[0], due, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "bound"), [("rank", 0.304), ("released", 0.074), ("architecture", 1.22)])
+def test_released_start_values_are_drawn_as_wide_as_the_released_codes(name: str, bound: float) -> None:
+    """Xavier, uniform, for k = 64 and width 1024 (B3, B5)."""
+    release = Fusing(schemes=("identity", "reranker", "released_mask"), xavier=True, leak=True)
+    made = Fusion(release, [Site(m, "value", 1024) for m in range(200 if name != "released" else 2)], 1024)
+    drawn = getattr(made, name).detach()
+    assert float(drawn.abs().max()) <= bound + 0.005
+    assert float(drawn.abs().max()) > 0.98 * bound
+    assert float(drawn.std()) == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
 def test_weights_kept_in_evaluation_follow_the_parameters() -> None:
     made = fusion("mask", "reranker")
     with torch.no_grad():

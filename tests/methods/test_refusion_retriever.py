@@ -271,8 +271,12 @@ def test_a_mark_is_of_the_vectors_too(retriever: Retriever) -> None:
     assert replace(near, search=Search(rows + 1)).mark != near.mark
 
 
-def test_labels_are_stored_nowhere(retriever: Retriever) -> None:
-    assert "label" not in "".join(path.read_text("utf-8") for path in retriever.folder.glob("*.json*"))
+def test_labels_are_stored_nowhere(encoder: Counting, tmp_path: Path) -> None:
+    labelled = [replace(document, meta={"label": "zyxwv"}) for document in texts(40)]
+    Retriever.build(tmp_path / "corpus", labelled, encoder)
+    files = [path for path in (tmp_path / "corpus").rglob("*") if path.is_file()]
+    assert any(path.parent.name == "states" for path in files)
+    assert not [path for path in files if b"zyxwv" in path.read_bytes() or b"label" in path.read_bytes()]
 
 
 def test_a_source_brings_each_item_its_own_neighbours(retriever: Retriever, encoder: Counting) -> None:

@@ -72,6 +72,37 @@ def test_I28_the_release_leaks_dev_gradients_and_never_moves(world: World) -> No
     assert method.fusion.architecture.abs().max() > 0.1
 
 
+@pytest.mark.parametrize("leak", [True, False])
+def test_I28_a_weight_step_of_the_release_has_the_dev_gradients_too(leak: bool, small: World) -> None:
+    """In the loop: what stands at the weights when the train loss is taken is the dev loss's gradient, or nothing."""
+    settings = FUSINGS["release"].to_json() if leak else {}
+    method = small.made(Fusing(**{**settings, "k": K, "schemes": ["identity", "reranker"]}))
+    examples = method.read(Retrieved(small.cut, small.near()), small.documents, [small.task])
+    head = next(iter(method.groups(method.name)["head"]))
+    step, losses, left, met = method.upper_gradients, method.losses, [], []
+
+    def upper_gradients(*given: Any) -> Any:
+        found = step(*given)
+        left.append(None if head.grad is None else head.grad.clone())
+        return found
+
+    def of_the_loop(batch: Batch, names: Any) -> Any:
+        if left and len(met) < len(left):
+            met.append(None if head.grad is None else head.grad.clone())
+        return losses(batch, names)
+
+    method.upper_gradients, method.losses = upper_gradients, of_the_loop  # type: ignore[method-assign]
+    one = Settings(num_train_epochs=1, per_device_train_batch_size=6, learning_rate=1e-9)
+    fit(method, examples, {"classification": small.task}, one, upper=Upper(examples, batch_size=11))
+    assert len(left) == len(met) == 2
+    for own, found in zip(left, met, strict=True):
+        if leak:
+            assert own.any()
+            assert torch.equal(own, found)
+        else:
+            assert own is found is None
+
+
 def test_I29_one_candidate_has_no_architecture_and_no_dev_pass(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     method = world.made(Fusing(k=K, schemes=["reranker"]))
     assert method.fusion.architecture is None
@@ -91,16 +122,19 @@ def test_I29_one_candidate_has_no_architecture_and_no_dev_pass(world: World, mon
     assert set(asked) == {4}
 
 
-def test_I30_second_order_with_rate_0_is_first_order(world: World) -> None:
+@pytest.mark.parametrize("rate", [0.0, 1e-7])
+def test_I30_second_order_is_first_order_as_the_rate_goes_to_0(rate: float, world: World) -> None:
+    """At exactly 0 there is nothing to compute; near it the whole finite difference is computed, and weighs nothing."""
     first, second = (world.made(Fusing(k=K, order=order)) for order in (1, 2))
     second.load_state_dict(first.state_dict())
     gradients = []
     for method in (first, second):
         method.eval()
         batch = world.batch(method, world.near())
-        (gradient,) = method.upper_gradients(batch, batch, rates_of(method, 0.0))
+        (gradient,) = method.upper_gradients(batch, batch, rates_of(method, rate))
+        assert gradient is not None
         gradients.append(gradient)
-    assert torch.equal(*gradients)
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-6 * float(gradients[0].abs().max()))
 
 
 def test_second_order_equals_the_derivative_through_the_virtual_step(checkpoint: Callable[..., Path]) -> None:

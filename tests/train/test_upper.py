@@ -98,7 +98,9 @@ def test_a_batch_is_as_large_as_the_loops_unless_it_is_said() -> None:
 def test_settings_out_of_range() -> None:
     with pytest.raises(DataError, match="no examples for the upper level"):
         Upper(Numbers())
-    with pytest.raises(ConfigError, match="batch_size=0 of the upper level must be at least 1"):
+    with pytest.raises(ConfigError, match="batch_size=0 of the upper level must be finite and at least 1"):
         Upper(Numbers([1]), batch_size=0)
-    with pytest.raises(ConfigError, match="every=0 of the upper level must be at least 1"):
+    with pytest.raises(ConfigError, match="every=0 of the upper level must be finite and at least 1"):
         Upper(Numbers([1]), every=0)
+    with pytest.raises(ConfigError, match="learning_rate=nan of the upper level must be finite"):
+        Upper(Numbers([1]), learning_rate=float("nan"))

@@ -4,6 +4,7 @@ Slots are linear maps inside a block, by the names of `encoders`: "query", "key"
 second of the two (the first is as a rule four times as wide as any stored vector).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -83,10 +84,11 @@ class Fusing:
             values = getattr(self, name)
             if len(set(values)) != len(values) or (not values and name != "blocks"):
                 raise ConfigError(f"{name}={list(values)}: give at least one, each once.")
-        if self.k < 1 or self.temperature <= 0 or self.order not in (1, 2):
+        whole = isinstance(self.k, int) and not isinstance(self.k, bool)
+        if not whole or self.k < 1 or not 0 < self.temperature < math.inf or self.order not in (1, 2):
             raise ConfigError(
-                f"k={self.k}, temperature={self.temperature}, order={self.order}: k must be at least 1, the temperature"
-                " greater than 0, the order 1 or 2."
+                f"k={self.k}, temperature={self.temperature}, order={self.order}: k must be a whole number of at least "
+                "1, the temperature finite and greater than 0, the order 1 or 2."
             )
         if self.leak and not (self.searched and self.order == 1):
             raise ConfigError(
