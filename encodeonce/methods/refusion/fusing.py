@@ -41,7 +41,8 @@ class Fusing:
     `project` "linear" maps vectors of another width by a matrix that starts at 0. `queries` "hidden" searches anew in
     every module, by its own input; over a `Retrieved` source no text gets its own rows.
 
-    `leak` adds gradients of the dev loss to the weights' and leaves the architecture at its random start, as released;
+    `leak` adds gradients of the dev loss to the weights' and leaves the architecture at its random start, as released
+    (once a step: with gradient accumulation the release does so for every part of it);
     `xavier` draws start values of ranks and masks as released.
 
     Raises ConfigError for values out of range, for keys at all positions, for a convex "released_mask", and for a leak
