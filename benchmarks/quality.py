@@ -4,10 +4,11 @@
 
 Every way is really trained to its end, several tasks together (the library from one read; live blocks and fine-tuning
 one trunk with a head a task), and reports dev accuracy after each epoch beside the CPU seconds of one thread that it
-took, encoding into the store included where it reads one, scoring left out. `WAYS` holds rates and epochs; fine-tuning
-is `transformers` under `textbook.autocast` with length buckets. Prints the parts as JSON, among them the seconds until
-each way's mean accuracy has reached each way's last one (null where it never does), then one ratio: seconds of
-fine-tuning to Adapted's until each has reached Adapted's last.
+took, encoding into the store included where it reads one, scoring left out. `WAYS` holds rates and epochs, for live
+blocks and fine-tuning those that were best on dev in experiments/structures/ewt/grid.jsonl; fine-tuning is
+`transformers` under `textbook.autocast` with length buckets, heads and encoder at rates of their own. Prints the parts
+as JSON, among them the seconds until each way's mean accuracy has reached each way's last one (null where it never
+does), then one ratio: seconds of fine-tuning to Adapted's until each has reached Adapted's last.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Way:
 WAYS = {
     "adapted": Way(4e-3, 0.0, 10),
     "live_mix": Way(2e-3, 5e-4, 5),
-    "finetune": Way(5e-4, 5e-4, 3),
+    "finetune": Way(2e-3, 2e-4, 5),
 }
 
 Line = dict[str, Any]
@@ -135,10 +136,10 @@ def tuned(train: list[Document], dev: list[Document], names: Sequence[str], seed
     torch.manual_seed(seed)
     encoder = AutoModel.from_pretrained(quickstart_folder(), add_pooling_layer=False)
     model = ManyHeads(encoder, datas[0].store.spec.width, [len(data.task.labels) for data in datas])
-    optimiser = torch.optim.Adam(model.parameters(), lr=way.learning_rate, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, way.learning_rate, total_steps=way.epochs * -(-len(train) // BATCH)
-    )
+    rates = [way.learning_rate, way.encoder_learning_rate]
+    groups = [{"params": list(part.parameters())} for part in (model.heads, model.encoder)]
+    optimiser = torch.optim.Adam(groups, lr=way.learning_rate, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rates, total_steps=way.epochs * -(-len(train) // BATCH))
     order, spent, lines = np.random.default_rng(seed), 0.0, []
     lengths = [len(example.ids) for example in examples[0]]
     for epoch in range(way.epochs):
@@ -206,6 +207,7 @@ def main() -> None:
         "tasks": options.tasks,
         "sentences": len(train),
         "encode_s": library.encode_s,
+        "ways": {name: asdict(way) for name, way in WAYS.items()},
         "curves": curves,
         "last_mean_dev_accuracy": goals,
         "cpu_s_to_last_of": times,

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from time_to_quality import SAID, caveat, time_to_quality
+
 from encodeonce.cli.published import published
 from encodeonce.metrics.significance import welch
 from encodeonce.report.results import ResultsRow, latest, made_by, read_rows
@@ -230,9 +232,7 @@ def quality(found: Mapping[str, Any]) -> list[str]:
             "### Equal accuracy\n\nThe step's two sides trained alike, dev accuracy by seed.",
             markdown(["seed", "ours", "textbook port", "difference"], lines),
         ]
-    for name in ("quality", "quality-one"):
-        if name in found:
-            parts += time_to_quality(found[name])
+    parts += time_to_quality([found[name] for name in ("quality", "quality-one") if name in found])
     if "kills" in found:
         one = found["kills"]
         lines = [
@@ -252,30 +252,6 @@ def quality(found: Mapping[str, Any]) -> list[str]:
     if "plan" in found:
         parts += forecasts(found["plan"])
     return parts
-
-
-def time_to_quality(one: Mapping[str, Any]) -> list[str]:
-    """What each way has reached after each epoch, and how long each takes to what the others end with."""
-    said = {"adapted": "Adapted", "live_mix": "live blocks on the mix", "finetune": "fine-tuning, bf16 and buckets"}
-    curves, goals, times = one["curves"], one["last_mean_dev_accuracy"], one["cpu_s_to_last_of"]
-    tasks = ", ".join(one["tasks"])
-    rows = [
-        [f"{said[goal]} ({value:.2f})", *("never" if t is None else f"{t:.0f}" for t in times[goal].values())]
-        for goal, value in goals.items()
-    ]
-    lines = [
-        [said[way], str(line["epoch"]), f"{line['cpu_s']:.0f}", *(f"{value:.2f}" for value in line["dev"].values())]
-        for way, curve in curves.items()
-        for line in curve
-    ]
-    return [
-        f"### Time to quality: {tasks}\n\n{one['sentences']:,} sentences, seed {one['seed']}; CPU seconds of one "
-        f"thread ({one['machine']}), encoding included ({one['encode_s']:.0f} s), until the mean dev accuracy is what "
-        "a way ends with.",
-        markdown(["to the last of", *(said[way] for way in curves)], rows),
-        "Dev accuracy after each epoch:",
-        markdown(["", "epoch", "CPU s", *one["tasks"]], lines),
-    ]
 
 
 def forecasts(one: Mapping[str, Any]) -> list[str]:
@@ -399,13 +375,8 @@ def front() -> str:
     table, curves = scores(rows_of("ewt")), json.loads((EPYC / "quality.json").read_text(encoding="utf-8"))
     shown = [name for name in METHODS if name in table["upos"]]
     lines = [[name, *(f"{table[task][name].mean:.2f}" for task in ("upos", "xpos", "deprel"))] for name in shown]
-    said = {
-        "adapted": "Adapted",
-        "live_mix": "live blocks on the layer mix",
-        "finetune": "fine-tuning, bf16, length buckets",
-    }
     ends = [
-        [said[way], str(len(line)), f"{curves['last_mean_dev_accuracy'][way]:.2f}", f"{line[-1]['cpu_s']:.0f}"]
+        [SAID[way], str(len(line)), f"{curves['last_mean_dev_accuracy'][way]:.2f}", f"{line[-1]['cpu_s']:.0f}"]
         for way, line in curves["curves"].items()
     ]
     return "\n\n".join(
@@ -413,7 +384,7 @@ def front() -> str:
             "UD English-EWT over stored layers of a 22 M encoder (MiniLM), test accuracy, mean of five seeds:",
             markdown(["", "UPOS", "XPOS", "DEPREL"], lines),
             f"The three tasks trained together, one seed: mean dev accuracy, and seconds of one core of an "
-            f"{curves['machine'].partition(',')[0]}, encoding included. Rates were set beforehand.",
+            f"{curves['machine'].partition(',')[0]}, encoding included. {caveat(curves)}".rstrip(),
             markdown(["", "epochs", "dev accuracy", "seconds"], ends),
         ]
     )
