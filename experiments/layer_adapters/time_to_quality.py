@@ -31,8 +31,8 @@ def time_to_quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     said = f"{' '.join(map(made, found))} {caveat(found[0])}".rstrip()
     parts = [
-        "### Time to quality\n\nCPU seconds of one thread, encoding included, until the mean dev accuracy is what a way "
-        f"ends with. {said}",
+        "### Time to quality\n\nCPU seconds of one thread, encoding included, until the mean dev accuracy is what a "
+        f"way ends with. {said}",
         markdown(["trained together", "to the last of", *(SAID[way] for way in ways)], reached),
     ]
     for one in found:
@@ -58,8 +58,8 @@ def caveat(one: Mapping[str, Any]) -> str:
 
     return (
         "Fine-tuning had one rate there, 5e-4 for heads and encoder, and 3 epochs, which are not its best: with the "
-        f"best rates of a grid, each task by itself, it ends at {best(3):.2f} after 3 epochs and at {best(5):.2f} after "
-        f"5 ({tasks_of(one)}; `experiments/structures/ewt/grid.jsonl`). Its times are right, where it ends is not."
+        f"best rates of a grid, each task by itself, it ends at {best(3):.2f} after 3 epochs and at {best(5):.2f} "
+        f"after 5 ({tasks_of(one)}; `experiments/structures/ewt/grid.jsonl`): its end is not as good as can be."
     )
 
 
