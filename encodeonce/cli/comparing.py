@@ -183,15 +183,19 @@ class Comparison:
         size = self.config.train.per_device_eval_batch_size
         # epochs x a batch of training, in batches of predicting
         share = len(material.splits["train"]) / done.fit.batches / size
-        encoder = self.files.pass_seconds(
-            layers, lambda: pass_seconds(material.model, material.splits["test"], layers, size)
-        )
+
+        def encoding(split: str) -> float | None:
+            """Seconds of the encoder's pass over a batch of predicting, of documents like those of this split."""
+            documents = material.splits[split]
+            return self.files.pass_seconds(split, layers, lambda: pass_seconds(material.model, documents, layers, size))
+
+        of_training = encoding("train")
         return {
             "train_s_per_batch": done.fit.seconds_per_batch,
             "train_s_total": done.fit.seconds,
             "encode_s": self.files.encode_seconds(material.spec.dtype) if layers else None,
-            "infer_encoder_s_per_batch": encoder,
-            "train_encoder_s_per_batch": None if encoder is None else encoder * share,
+            "infer_encoder_s_per_batch": encoding("test"),
+            "train_encoder_s_per_batch": None if of_training is None else of_training * share,
             "peak_mb": done.peak_mb,
             "store_mb": material.stored_bytes / 1e6 if layers else None,
         }

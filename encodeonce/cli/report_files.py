@@ -6,7 +6,7 @@ REPORT/data.json        SHA-256 of what the data files, the encoder and a run th
                         differ. And of config.toml as it was written
 REPORT/results.jsonl    one row a task, split and metric of each finished cell, added together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
-REPORT/encode.json      what the encoding passes cost, by stored type
+REPORT/encode.json      what the encoder's passes cost, by machine and threads: seconds of one are never said of another
 """
 
 import gzip
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunError
-from ..report.results import ResultsRow, apart, append_rows, read_rows, without, write_rows
+from ..report.results import ResultsRow, apart, append_rows, read_rows, surroundings, without, write_rows
 from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
 from ..types import Spec
@@ -188,7 +188,7 @@ class ReportFiles:
         if not report.asked:
             return
         told = self._told()
-        before = told.setdefault(material.spec.dtype, {"written": 0, "seconds": 0.0})
+        before = told.setdefault(_place(), {}).setdefault(material.spec.dtype, {"written": 0, "seconds": 0.0})
         if report.written and not report.hits:  # of all items, again where a store was lost
             before |= {"written": report.written, "seconds": material.encoded.seconds}
         elif report.written:
@@ -198,17 +198,17 @@ class ReportFiles:
         write_bytes(self.folder / "encode.json", json_bytes(told))
 
     def encode_seconds(self, dtype: str) -> float | None:
-        """What encoding all items took; None where some were in the store before."""
-        told = self._told().get(dtype)
+        """What encoding all items took here; None where some were in the store before, or came from elsewhere."""
+        told = self._told().get(_place(), {}).get(dtype)
         return float(told["seconds"]) if told is not None and told["written"] == told["items"] else None
 
-    def pass_seconds(self, layers: Sequence[int], measure: Callable[[], float]) -> float | None:
-        """Seconds of the encoder's pass over a batch up to the last of these layers, measured once a report; None
-        where nothing is read."""
+    def pass_seconds(self, split: str, layers: Sequence[int], measure: Callable[[], float]) -> float | None:
+        """Seconds of the encoder's pass over a batch of a split up to the last of these layers, measured once a report
+        on every machine and number of threads; None where nothing is read."""
         if not layers:
             return None
         key, told = str(max(layers)), self._told()
-        passes = told.setdefault("pass_seconds_by_last_layer", {})
+        passes = told.setdefault(_place(), {}).setdefault("pass_seconds_by_last_layer", {}).setdefault(split, {})
         if key not in passes:
             passes[key] = measure()
             write_bytes(self.folder / "encode.json", json_bytes(told))
@@ -216,6 +216,12 @@ class ReportFiles:
 
     def _told(self) -> dict[str, Any]:
         return _object(self.folder / "encode.json")
+
+
+def _place() -> str:
+    """The machine as rows name it, and its threads: what measured seconds are of."""
+    about = surroundings()
+    return f"{about['machine']}, {about['threads']} threads"
 
 
 def _object(path: Path) -> dict[str, Any]:

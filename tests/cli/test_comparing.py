@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from encodeonce.cli import learning
+from encodeonce.cli import learning, report_files
 from encodeonce.cli.cells import Cell, Names
 from encodeonce.cli.compare import _draw
 from encodeonce.cli.comparing import Comparison
@@ -185,6 +186,40 @@ def test_a_damaged_file_of_a_report_is_named(tmp_path: Path, name: str, content:
     read = {"data.json": files._kept, "encode.json": files._told}[name]
     with pytest.raises(RunError, match=rf"{name} was damaged: .*Put it back as it was, or choose another folder"):
         read()
+
+
+def test_seconds_of_one_machine_are_never_said_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report that goes on elsewhere, or with more threads, measures the encoder's pass again."""
+    files = tried(tmp_path).files
+    here = {"machine": "A", "threads": 1}
+    monkeypatch.setattr(report_files, "surroundings", lambda: here)
+
+    def encoded(written: int, hits: int, seconds: float) -> Any:
+        material = Mock(spec=learning.Material)
+        material.spec = SimpleNamespace(dtype="fp16")
+        report = SimpleNamespace(asked=9, written=written, hits=hits, duplicates=0)
+        material.encoded = SimpleNamespace(report=report, seconds=seconds)
+        return material
+
+    def measured(split: str, layers: tuple[int, ...], seconds: float) -> float | None:
+        return files.pass_seconds(split, layers, lambda: seconds)
+
+    files.remember_encoding(encoded(9, 0, 70.0))
+    assert (measured("test", (0, 6), 1.0), measured("train", (6,), 2.0), measured("test", (0,), 0.5)) == (1.0, 2.0, 0.5)
+    assert measured("test", (), 1.0) is None
+    assert files.encode_seconds("fp16") == 70.0
+    here |= {"machine": "B"}
+    files.remember_encoding(encoded(0, 9, 0.1))  # the store was brought along
+    assert files.encode_seconds("fp16") is None
+    assert (measured("test", (6,), 3.0), measured("train", (6,), 4.0)) == (3.0, 4.0)
+    files.remember_encoding(encoded(9, 0, 150.0))  # it was lost, and made here
+    assert files.encode_seconds("fp16") == 150.0
+    here |= {"threads": 2}
+    assert files.encode_seconds("fp16") is None
+    assert measured("test", (6,), 5.0) == 5.0
+    here |= {"machine": "A", "threads": 1}
+    assert files.encode_seconds("fp16") == 70.0
+    assert (measured("test", (6,), 9.0), measured("train", (6,), 9.0)) == (1.0, 2.0)
 
 
 def test_two_do_not_fill_one_folder(tmp_path: Path) -> None:
