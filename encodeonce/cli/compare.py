@@ -264,10 +264,10 @@ def _notes(rows: Sequence["ResultsRow"], metrics: Metrics) -> list[str]:
     commits = dict.fromkeys(row.commit for row in rows if row.commit)
     return [
         f"Test scores, mean ± sd over seeds {which}. Best in bold; ≈ marks what does not differ "
-        "from it (Welch's t-test, p ≥ 0.05).",
+        "from it (Welch's t-test, p ≥ 0.05), ° what cannot be tested: one seed, or no spread.",
         f"ms/batch: training{of_tasks}, reading included, mean over all epochs; + encoding: with the encoder's "
         "pass over the batch, divided by the epochs; train s: scoring dev included; encode s: the one pass over all "
-        "items that methods share (empty where the store held some before); infer: predicting a batch, alone and with "
+        "items that methods share (– where the store held some before, or none is needed); infer: predicting a batch, alone and with "
         "the encoder's pass over it; trainable: parameters of one task; peak MB: memory that training added, pages of "
         "the mapped store left out.",
         *([f"Undefined, and in no mean: {undefined}."] if undefined else []),

@@ -193,11 +193,12 @@ class Comparison:
         return {
             "train_s_per_batch": done.fit.seconds_per_batch,
             "train_s_total": done.fit.seconds,
-            "encode_s": self.files.encode_seconds(material.spec.dtype) if layers else None,
+            # the embeddings alone are no pass: their share of a batch is the whole cost
+            "encode_s": self.files.encode_seconds(material.spec.dtype) if any(layers) else None,
             "infer_encoder_s_per_batch": encoding("test"),
             "train_encoder_s_per_batch": None if of_training is None else of_training * share,
             "peak_mb": done.peak_mb,
-            "store_mb": material.stored_bytes / 1e6 if layers else None,
+            "store_mb": material.stored_bytes(layers) / 1e6 if layers else None,
         }
 
 

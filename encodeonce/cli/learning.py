@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from ..methods.aggregate import Variant
 from ..methods.finetune import Tuning, refuse_long
 from ..serve import bundle
 from ..serve.methods import Method, MethodSettings, build, check
-from ..store import Store
+from ..store import Store, estimate
 from ..tasks import Task, in_parts, named
 from ..train.evaluate import Evaluation, evaluate
 from ..train.fit import Fit, fit
@@ -68,11 +68,16 @@ class Material:
         everything = {document.key: document for documents in self.splits.values() for document in documents}
         return Cut(self.spec, self.model.cut(list(everything.values())))
 
+    def stored_bytes(self, layers: Sequence[int]) -> int:
+        """Bytes that these views of the documents take in a store of them alone, within 1 %."""
+        rows, items = self._stored
+        return estimate(replace(self.store.spec, layers=tuple(layers)), rows, items)
+
     @cached_property
-    def stored_bytes(self) -> int:
-        """Bytes that the documents' views take in the store, within 1 %; what else lies there is not counted."""
+    def _stored(self) -> tuple[int, int]:
+        """Rows and items that the documents are in the store."""
         keys = {key for documents in self.splits.values() for key in self.store.keys(documents)}
-        return self.store.estimate(int(self.store.rows(self.store.index(list(keys))).sum()), len(keys))
+        return int(self.store.rows(self.store.index(list(keys))).sum()), len(keys)
 
     def source(self, method: Method) -> Source:
         """Where a method reads its views, or piece ids."""

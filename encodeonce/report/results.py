@@ -56,8 +56,9 @@ class ResultsRow:
     Times are wall seconds. The frozen encoder's pass over what a method reads from the store is in none of them but its
     own: over all items (`encode_s`), over a batch of training and divided by the epochs that it serves
     (`train_encoder_s_per_batch`), over a batch of predicting (`infer_encoder_s_per_batch`); unknown where nothing is
-    read. `peak_mb` is memory that training added to the process, pages of mapped files left out; `store_mb` is what the
-    items take in the store, which may hold more; both in 10^6 bytes. `flops` are floating point operations of the
+    read, and the first where embeddings alone are. `peak_mb` is memory that training added to the process, pages of
+    mapped files left out; `store_mb` is what the views that are read take in a store of these items; both in 10^6
+    bytes. `flops` are floating point operations of the
     whole training.
     """
 

@@ -1,8 +1,8 @@
 """Rows to tables: mean and standard deviation over seeds, Welch's t-test against the best, Markdown or aligned text.
 
 A mark says how a method stands against the best of its task: the best (of an error the lowest) is bold, and so is what
-ties with it; "≈" follows every other mean that does not differ from it at p < 0.05 (two-tailed Welch t-test, at least
-two seeds each).
+ties with it; "≈" follows every other mean that does not differ from it at p < 0.05 (two-tailed Welch t-test), "°" one
+that cannot be tested, as either has a single seed or neither has any spread. Costs that are not known are a dash.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -96,15 +96,15 @@ def seconds(
 def steps(
     table: Mapping[str, Mapping[str, Score]], pairs: Sequence[tuple[str, str]]
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and lines of what the second method of each pair has over the first, with Welch's p; a line a task that
-    has both."""
+    """Header and lines of what the second method of each pair has over the first, with Welch's p, "°" where there is
+    none; a line a task that has both."""
     lines = []
     for task, by in table.items():
         for low, high in pairs:
             if low in by and high in by:
                 p = welch(by[low].values, by[high].values)["p"]
                 gain = by[high].mean - by[low].mean
-                lines.append([task, f"{high} − {low}", f"{gain:+.2f}", "" if p is None else f"{p:.2g}"])
+                lines.append([task, f"{high} − {low}", f"{gain:+.2f}", "°" if p is None else f"{p:.2g}"])
     return ["task", "step", "difference", "p (Welch)"], lines
 
 
@@ -207,7 +207,8 @@ def comparison(
         line += [_mean_of(mine, value, form) for _, value, form in EFFICIENCY]
         lines.append(line)
     used = [c for c in range(len(header)) if c == 0 or any(line[c] for line in lines)]
-    return [header[c] for c in used], [[line[c] for c in used] for line in lines]
+    costs = len(header) - len(EFFICIENCY)
+    return [header[c] for c in used], [[line[c] or "–" if c >= costs else line[c] for c in used] for line in lines]
 
 
 def _training_ms(row: ResultsRow) -> float | None:
@@ -217,13 +218,15 @@ def _training_ms(row: ResultsRow) -> float | None:
 
 def training_seconds(row: ResultsRow) -> float | None:
     """Seconds of the whole training, scoring dev included, and of the one pass that encoded all items; where that pass
-    is not known as a whole, of the encoder's pass over the documents trained on, by its share a batch."""
+    is not known as a whole, of the encoder's pass over the documents trained on, by its share a batch. None where views
+    are read and neither is known."""
     if row.train_s_total is None:
         return None
     if row.encode_s is not None:
         return row.train_s_total + row.encode_s
-    share = (row.train_encoder_s_per_batch or 0.0) / row.train_s_per_batch if row.train_s_per_batch else 0.0
-    return row.train_s_total * (1 + share)
+    if row.train_encoder_s_per_batch is not None and row.train_s_per_batch:
+        return row.train_s_total * (1 + row.train_encoder_s_per_batch / row.train_s_per_batch)
+    return row.train_s_total if row.store_mb is None else None
 
 
 def _predicting_ms(row: ResultsRow) -> float | None:
@@ -262,7 +265,8 @@ def _marked(method: str, by: Mapping[str, Score], bold: Callable[[str], str], be
     if by[method].mean == by[best].mean:
         return bold(str(by[method]))
     p = welch(by[method].values, by[best].values)["p"]
-    return f"{by[method]} ≈" if p is not None and p >= SIGNIFICANT else str(by[method])
+    mark = " °" if p is None else " ≈" if p >= SIGNIFICANT else ""
+    return f"{by[method]}{mark}"
 
 
 def _mean_of(

@@ -98,7 +98,7 @@ def test_the_encoders_pass_of_training_is_timed_on_what_is_trained_on(
 def test_store_mb_is_of_the_documents_compared_whatever_else_the_store_holds(
     run: Run, config: Path, tmp_path: Path
 ) -> None:
-    one = ("-m", "frozen", "--seeds", "1", "--set", "train.num_train_epochs=1", "--no-plot")
+    one = ("-m", "linear", "--seeds", "1", "--set", "train.num_train_epochs=1", "--no-plot")
     run("compare", config, "-o", "all", *one)
     run("compare", config, "-o", "part", *one, "--set", "data.train_fraction=0.4")
     (everything,), (part,) = (
@@ -108,6 +108,36 @@ def test_store_mb_is_of_the_documents_compared_whatever_else_the_store_holds(
     assert everything == pytest.approx(folder, rel=0.02)
     assert part is not None
     assert 0.2 * folder < part < 0.8 * folder
+
+
+def test_a_method_is_charged_for_the_views_it_reads_and_no_pass_for_embeddings(
+    run: Run, config: Path, tmp_path: Path
+) -> None:
+    """Of three views: all of them, the last, the one below the last block, the embeddings, none."""
+    pytest.importorskip("peft")
+    few = ("--seeds", "1", "--set", "train.num_train_epochs=1", "--set", "tasks=['upos']", "--no-plot")
+    run("compare", config, "-o", "rep", "-m", "linear,frozen,top1,lora,finetune", *few)
+    for layer in (0, 1, 2):
+        run(
+            "compare",
+            config,
+            "-o",
+            "other",
+            "-m",
+            "linear",
+            *few,
+            "--set",
+            f"layers=[{layer}]",
+            "--set",
+            f"store=s{layer}",
+        )
+    rows = {row.method: row for row in read_rows(tmp_path / "rep" / "results.jsonl")}
+    for method, store in (("linear", "states"), ("frozen", "s2"), ("top1", "s1"), ("lora", "s0")):
+        there = sum(file.stat().st_size for file in (tmp_path / store).iterdir()) / 1e6
+        assert rows[method].store_mb == pytest.approx(there, rel=0.03)
+    assert rows["finetune"].store_mb is rows["finetune"].encode_s is rows["lora"].encode_s is None
+    assert rows["frozen"].encode_s == rows["top1"].encode_s == rows["linear"].encode_s is not None
+    assert all(rows[name].train_encoder_s_per_batch for name in ("linear", "frozen", "top1", "lora"))
 
 
 def test_finished_cells_are_never_computed_again(

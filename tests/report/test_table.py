@@ -33,7 +33,9 @@ def test_mean_and_sample_deviation_are_the_textbooks() -> None:
 
 def test_a_mark_needs_two_seeds_and_follows_welch() -> None:
     one = comparison([FROZEN[0], replace(LINEAR[0], value=80.0001)])[1]
-    assert [line[1] for line in one] == ["80.00", "**80.00**"]
+    assert [line[1] for line in one] == ["80.00 °", "**80.00**"]
+    mixed = comparison([FROZEN[0], *LINEAR])[1]
+    assert [line[1] for line in mixed] == ["80.00 °", "**90.00 ± 0.16**"], "however far apart: not tested"
     for shift in (0.05, 0.2, 0.4, 1.0):
         other = tuple(row.value - shift for row in FUSION)
         marked = comparison([*FUSION, *rows_of("agg", other)])[1][1][1].endswith("≈")
@@ -46,14 +48,14 @@ def test_the_best_is_bold_and_its_equals_are_marked() -> None:
     assert lines == [
         ["frozen", "80.00 ± 0.79", "2.0", "1,000"],
         ["linear", "90.00 ± 0.16 ≈", "4.0", "1,008"],
-        ["fusion", "**90.02 ± 0.13**", "", ""],
+        ["fusion", "**90.02 ± 0.13**", "–", "–"],
     ]
 
 
 def test_what_ties_with_the_best_is_best_too() -> None:
     """Welch's test has no p without spread: of two methods that are always right the second would look worse."""
     tied = comparison([*rows_of("a", (100.0, 100.0)), *rows_of("b", (100.0, 100.0)), *rows_of("c", (99.0, 99.0))])[1]
-    assert [line[1] for line in tied] == ["**100.00 ± 0.00**", "**100.00 ± 0.00**", "99.00 ± 0.00"]
+    assert [line[1] for line in tied] == ["**100.00 ± 0.00**", "**100.00 ± 0.00**", "99.00 ± 0.00 °"]
 
 
 def test_of_an_error_the_lowest_is_best() -> None:
@@ -152,6 +154,15 @@ def test_the_encoders_pass_is_shown_apart_and_included() -> None:
     assert seconds([replace(row, encode_s=7.0, train_encoder_s_per_batch=None)])["upos"]["frozen"] == 27.0
 
 
+def test_what_reads_views_whose_pass_is_not_known_has_no_time_of_training() -> None:
+    """Else it would stand beside fine-tuning, which reads none, without its encoder."""
+    row = replace(FROZEN[0], train_s_total=20.0, train_s_per_batch=0.02)
+    assert seconds([row])["upos"]["frozen"] == 20.0
+    assert seconds([replace(row, store_mb=7.0)]) == {}
+    assert seconds([replace(row, store_mb=7.0, encode_s=5.0)])["upos"]["frozen"] == 25.0
+    assert seconds([replace(row, store_mb=7.0, train_encoder_s_per_batch=0.01)])["upos"]["frozen"] == 30.0
+
+
 def test_a_later_row_of_a_cell_replaces_the_earlier() -> None:
     assert scores([FROZEN[0], replace(FROZEN[0], value=10.0)])["upos"]["frozen"].values == (10.0,)
 
@@ -178,4 +189,4 @@ def test_steps_are_differences_of_means_with_scipys_p() -> None:
     header, lines = steps(table, [("frozen", "linear"), ("linear", "absent")])
     p = stats.ttest_ind([80.0, 81.0, 79.0, 80.5, 79.5], [90.0, 90.2, 89.8, 90.1, 89.9], equal_var=False).pvalue
     assert len(header) == 4
-    assert lines == [["upos", "linear − frozen", "+10.00", f"{p:.2g}"], ["ner", "linear − frozen", "+2.00", ""]]
+    assert lines == [["upos", "linear − frozen", "+10.00", f"{p:.2g}"], ["ner", "linear − frozen", "+2.00", "°"]]
