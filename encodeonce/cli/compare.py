@@ -267,9 +267,9 @@ def _notes(rows: Sequence["ResultsRow"], metrics: Metrics) -> list[str]:
         "from it (Welch's t-test, p ≥ 0.05), ° what cannot be tested: one seed, or no spread.",
         f"ms/batch: training{of_tasks}, reading included, mean over all epochs; + encoding: with the encoder's "
         "pass over the batch, divided by the epochs; train s: scoring dev included; encode s: the one pass over all "
-        "items that methods share (– where the store held some before, or none is needed); infer: predicting a batch, alone and with "
-        "the encoder's pass over it; trainable: parameters of one task; peak MB: memory that training added, pages of "
-        "the mapped store left out.",
+        "items that methods share (– where the store held some before, or none is needed); infer: predicting a batch, "
+        "alone and with the encoder's pass over it; trainable: parameters of one task; peak MB: memory that training "
+        "added, pages of the mapped store left out; store MB: of the views that are read.",
         *([f"Undefined, and in no mean: {undefined}."] if undefined else []),
         f"Rates and epochs: {settings}.",
         f"Measured on: {' | '.join(machines)}; commit {', '.join(commits) or 'unknown'}.",

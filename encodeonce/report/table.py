@@ -2,7 +2,8 @@
 
 A mark says how a method stands against the best of its task: the best (of an error the lowest) is bold, and so is what
 ties with it; "≈" follows every other mean that does not differ from it at p < 0.05 (two-tailed Welch t-test), "°" one
-that cannot be tested, as either has a single seed or neither has any spread. Costs that are not known are a dash.
+that cannot be tested, as either has a single seed or neither has any spread. A cost that is not known of every row is
+a dash.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -272,8 +273,9 @@ def _marked(method: str, by: Mapping[str, Score], bold: Callable[[str], str], be
 def _mean_of(
     rows: Sequence[ResultsRow], value: Callable[[ResultsRow], float | None], form: Callable[[float], str]
 ) -> str:
+    """Over all rows; "" where one's is not known: a mean of some would stand beside means of others."""
     known = [float(one) for row in rows if (one := value(row)) is not None]
-    return form(mean_sd(known)[0]) if known else ""
+    return form(mean_sd(known)[0]) if known and len(known) == len(rows) else ""
 
 
 def _published(value: "float | Sequence[float] | None") -> str:

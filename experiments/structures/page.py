@@ -82,9 +82,9 @@ def title(folder: str) -> tuple[str, str]:
     return first.removesuffix("."), rest
 
 
-def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow]) -> list[str]:
+def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow], chosen: bool) -> list[str]:
     """What part of fine-tuning's score every method has, and of its seconds a batch and in all where both were measured
-    on one kind of machine."""
+    on one kind of machine; `chosen`: fine-tuning tried several rates."""
     tasks = [task for task, by in table.items() if WHOLE in by]
     if not tasks:
         return []
@@ -98,19 +98,21 @@ def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow])
         lines.append([method, *of, *costs])
     return [
         "Per cent of fine-tuning's score, and parts of its time: of a training step from stored states, and of a "
-        "training of one task with the encoder's pass, where one kind of machine ran both. Fine-tuning has the rate "
-        "that is best on dev.",
+        "training of one task with the encoder's pass, where one kind of machine ran both and the pass is known."
+        + (" Fine-tuning has the rate that is best on dev." if chosen else ""),
         markdown(["", *(f"{task}, %" for task in tasks), "step", "training"], lines),
     ]
 
 
 def part(cost_of: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], whole: Sequence[ResultsRow]) -> str:
-    """Mean cost of some rows over that of the whole's, by the machine that has most rows of both; "" where none has."""
+    """Mean cost of some rows over that of the whole's, by the machine that has most rows of both whose cost is known; a
+    dash where none has."""
+    rows, whole = ([row for row in some if cost_of(row)] for some in (rows, whole))
     both = {row.machine for row in rows} & {row.machine for row in whole}
     if not both:
-        return ""
+        return "–"
     machine = max(sorted(both, key=str), key=lambda one: sum(row.machine == one for row in [*rows, *whole]))
-    means = [fmean(v for row in some if row.machine == machine and (v := cost_of(row))) for some in (rows, whole)]
+    means = [fmean(cost_of(row) or 0.0 for row in some if row.machine == machine) for some in (rows, whole)]
     return f"{means[0] / means[1]:.3f}"
 
 
@@ -137,7 +139,9 @@ def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
         drawn.append(cost(table, taken, at / "cost.png", f"{what}: score by cost of training", metric))
     pictures = [f"```{{image}} ../{path.relative_to(EXPERIMENTS.parent).as_posix()}\n```" for path in drawn]
     above, gains = steps(table, STEPS)
-    parts = [f"## {name}", more, markdown(header, lines), *shares(table, deciding(rows, "test", metrics))]
+    own = load(configuration(folder)).methods.get(WHOLE)
+    beside = shares(table, deciding(rows, "test", metrics), chosen=own is not None and bool(own.grid))
+    parts = [f"## {name}", more, markdown(header, lines), *beside]
     if foreign:
         parts.insert(
             3,
@@ -154,12 +158,16 @@ def main() -> None:
     parts = [
         "# Results of structures",
         "Methods over stored layers and methods that train blocks, on test; mean and standard deviation over seeds, "
-        "the best of a column bold, ≈ what does not differ from it at p < 0.05. A part that has not been run to its "
-        "end has fewer seeds, which its last lines name. The paper's columns are BERT-large-cased on other versions of "
-        "the data: context, not a like-for-like comparison. Its parsing column is above what is published of larger "
-        "encoders on this treebank, and may be of another quantity. The rows were made on machines that did other work "
-        "too, and on the one with AVX2 alone, before commit fffaca8, with slower kernels "
-        "than now: Adapted's times and those of methods that train blocks are too long there.",
+        "the best of a column bold, ≈ what does not differ from it at p < 0.05, ° what cannot be tested (one seed, or "
+        "no spread); a dash stands for a cost that is not known of all rows, or for none. A part that has not been run "
+        "to its end has fewer seeds, which its last lines name. The paper's columns are BERT-large-cased on other "
+        "versions of the data: context, not a like-for-like comparison. Its parsing column is above what is published "
+        "of larger encoders on this treebank, and may be of another quantity. The rows were made on machines that did "
+        "other work too, and on the one with AVX2 alone, before commit fffaca8, with slower kernels "
+        "than now: Adapted's times and those of methods that train blocks are too long there. In rows of before "
+        "30 November 2026, 11:30 UTC, costs of the encoder were mended afterwards: its pass over a batch of training, "
+        "measured on test documents, is scaled by the mean number of pieces, what another processor had measured is "
+        "taken out, and bytes and the pass over all items are those of the views that a method reads.",
         "`experiments/structures/run` and `experiments/parsing/run` make the rows, `experiments/structures/page.py` "
         "this page from them.",
         *(part for folder, rows in found.items() for part in section(folder, rows)),

@@ -163,6 +163,20 @@ def test_what_reads_views_whose_pass_is_not_known_has_no_time_of_training() -> N
     assert seconds([replace(row, store_mb=7.0, train_encoder_s_per_batch=0.01)])["upos"]["frozen"] == 30.0
 
 
+def test_a_cost_that_is_known_of_some_rows_is_a_dash() -> None:
+    """Of one fast row, the mean with the encoder's pass would lie below that without it of all rows."""
+    fast, slow = (replace(row, train_s_per_batch=s) for row, s in zip(FROZEN[:2], (0.01, 0.09), strict=True))
+    header, lines = comparison(
+        [
+            replace(fast, train_encoder_s_per_batch=0.02),
+            slow,
+            *(replace(r, train_encoder_s_per_batch=0.02) for r in LINEAR),
+        ]
+    )
+    assert header[2:4] == ["ms/batch", "ms/batch + encoding"]
+    assert [line[2:4] for line in lines] == [["50.0", "–"], ["4.0", "24.0"]]
+
+
 def test_a_later_row_of_a_cell_replaces_the_earlier() -> None:
     assert scores([FROZEN[0], replace(FROZEN[0], value=10.0)])["upos"]["frozen"].values == (10.0,)
 
