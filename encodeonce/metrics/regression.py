@@ -15,6 +15,9 @@ from .classification import mean_of
 
 __all__ = ["pearson", "regression_scores", "spearman"]
 
+ROUNDING = 4 * np.finfo(np.float64).eps
+"""Of numbers around the largest, by its size."""
+
 
 def regression_scores(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float | None]:
     """pearson, spearman, pearson_spearman (their mean, GLUE's score of STS-B), r2, mse and n, the number of documents.
@@ -24,30 +27,40 @@ def regression_scores(gold: Sequence[float], predicted: Sequence[float]) -> dict
     Raises ConfigError where the two differ in length or hold a number that is not finite.
     """
     g, p = _numbers(gold, predicted)
-    linear, ranked = _pearson(g, p), _pearson(_ranks(g), _ranks(p))
+    linear, ranked = _pearson(g, p), _spearman(g, p)
     mse = float(np.mean((g - p) ** 2)) if len(g) else None
-    r2 = None if mse is None or np.ptp(g) == 0 else 100.0 * (1.0 - mse / float(np.var(g)))
+    r2 = None if mse is None or _constant(g) else 100.0 * (1.0 - mse / float(np.var(g)))
     both = mean_of([linear, ranked])
     return {"pearson": linear, "spearman": ranked, "pearson_spearman": both, "r2": r2, "mse": mse, "n": float(len(g))}
 
 
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float | None:
-    """Pearson's correlation x 100; None where either is constant, so also for fewer than two numbers."""
+    """Pearson's correlation x 100; None where either is constant but for rounding, so also for fewer than two
+    numbers."""
     return _pearson(*_numbers(gold, predicted))
 
 
 def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float | None:
     """Pearson's correlation of the ranks, equal numbers sharing the mean of theirs, x 100; None as in `pearson`."""
-    g, p = _numbers(gold, predicted)
-    return _pearson(_ranks(g), _ranks(p))
+    return _spearman(*_numbers(gold, predicted))
 
 
 def _pearson(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
-    if not len(first) or np.ptp(first) == 0 or np.ptp(second) == 0:
+    if _constant(first) or _constant(second):
         return None
-    x, y = first - first.mean(), second - second.mean()
+    x, y = first - first[0], second - second[0]  # exact where numbers are close, as their mean is not
+    x, y = x - x.mean(), y - y.mean()
     x, y = x / np.abs(x).max(), y / np.abs(y).max()  # so that no square is out of range
     return float(np.clip(100.0 * (x @ y) / np.sqrt((x @ x) * (y @ y)), -100.0, 100.0))
+
+
+def _spearman(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
+    return None if _constant(first) or _constant(second) else _pearson(_ranks(first), _ranks(second))
+
+
+def _constant(values: Float[np.ndarray, " N"]) -> bool:
+    """Whether they differ by no more than rounding: what is left of such numbers without their mean is its error."""
+    return not len(values) or bool(np.ptp(values) <= ROUNDING * np.abs(values).max())
 
 
 def _ranks(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:

@@ -305,6 +305,12 @@ def test_what_a_name_and_its_numbers_come_to(small: Corpus) -> None:
         Tuning("top1", blocks=(1,))
     with pytest.raises(ConfigError, match="live=0 must be 0 or more, and at least 1 for live_mix"):
         Tuning("live_mix", live=0)
+    for nothing in ({"name": "lora"}, {"name": "finetune", "lora": 4}):
+        with pytest.raises(
+            ConfigError, match=r"live=0 leaves (lora|finetune) no block for low-rank terms of rank [84]:"
+        ):
+            Tuning(**nothing, live=0)
+    assert Tuning("lora", live=0, lora=0).rank == 0
     with pytest.raises(ConfigError, match=r"live=1 and blocks=\[1, 2\] do not agree on how many blocks"):
         Tuning("live_mix", live=1, blocks=(1, 2))
     assert Tuning("live_mix", live=2, blocks=(1, 2)).plan(spec).blocks == (1, 2)

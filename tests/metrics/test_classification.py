@@ -1,6 +1,7 @@
 """Labels, sets of labels and numbers of documents: against scikit-learn and scipy where they define a score."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -113,6 +114,28 @@ def test_a_correlation_with_a_constant_is_undefined(gold: list[float], predicted
     scores = regression_scores(gold, predicted)
     assert scores["pearson"] is scores["spearman"] is scores["pearson_spearman"] is None
     assert scores["mse"] == pytest.approx(np.mean((np.array(gold) - np.array(predicted)) ** 2))
+
+
+def test_a_correlation_with_what_is_constant_but_for_rounding_is_undefined() -> None:
+    """One of them is a unit in the last place higher: the mean's own rounding is as large."""
+    scores = regression_scores([1.0, 2.0, 3.0], [math.nextafter(0.1, 1), 0.1, 0.1])
+    assert scores["pearson"] is scores["spearman"] is scores["pearson_spearman"] is None
+    assert scores["mse"] == pytest.approx((0.9**2 + 1.9**2 + 2.9**2) / 3)
+    scores = regression_scores([math.nextafter(0.1, 1), 0.1, 0.1], [1.0, 2.0, 3.0])
+    assert scores["pearson"] is scores["spearman"] is scores["r2"] is None
+    assert pearson([1.0, 2.0], [1e-300, 2e-300]) == pytest.approx(100), "small, but apart"
+
+
+def test_correlations_of_close_numbers_are_those_of_exact_arithmetic() -> None:
+    gold, predicted = [1.0, 4.0, 2.0, 8.0], [0.1]
+    for steps in (21, 4, 13):
+        value = predicted[0]
+        for _ in range(steps):
+            value = math.nextafter(value, 1)
+        predicted.append(value)
+    x, y = ([Fraction(v) - sum(map(Fraction, values)) / 4 for v in values] for values in (gold, predicted))
+    exact = sum(a * b for a, b in zip(x, y, strict=True)) ** 2 / (sum(a * a for a in x) * sum(b * b for b in y))
+    assert pearson(gold, predicted) == pytest.approx(100 * math.sqrt(exact), rel=1e-12)
 
 
 def test_correlations_of_very_large_and_very_close_numbers() -> None:

@@ -102,6 +102,11 @@ class Tuning:
                 f"lora={self.lora} must be 0 (no low-rank terms) or a rank of at least 1, and "
                 f"lora_alpha={self.lora_alpha} greater than 0."
             )
+        if self.live == 0 and self.rank:
+            raise ConfigError(
+                f"live=0 leaves {self.name} no block for low-rank terms of rank {self.rank}: nothing but a head would "
+                "be trained. Set live to 1 or more, lora=0, or method='frozen'."
+            )
 
     @property
     def rank(self) -> int:
