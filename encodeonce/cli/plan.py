@@ -99,13 +99,18 @@ def _times(found: "Forecast") -> str:
         [f"epoch, {name} on stored views", *_interval(one), _each(one, n_batches)]
         for name, one in seconds.cached.items()
     ]
-    for depth in sorted({1, min(2, max(seconds.live)), max(seconds.live)}):
-        one = seconds.live[depth]
-        lines.append([f"epoch, {_live_name(depth, max(seconds.live))}", *_interval(one), _each(one, n_batches)])
-    machine, left_out = found.machine, seconds.live_left_out
+    shown = {depth: seconds.live[depth] for depth in sorted({1, min(2, max(seconds.live)), max(seconds.live)})}
+    names = [(_live_name(depth, max(seconds.live)), one) for depth, one in shown.items()]
+    if seconds.weighed not in [*seconds.cached.values(), *shown.values()]:
+        names.insert(-1, (f"{found.method} on stored views", seconds.weighed))
+    lines += [[f"epoch, {name}", *_interval(one), _each(one, n_batches)] for name, one in names]
+    machine, left_out, n_tasks = found.machine, seconds.live_left_out, len(found.tasks)
     rest = [f"plus {seconds.load:.1f} s of loading and {seconds.cut.value:.1f} s of cutting before the first pass"]
     if left_out:
         rest.append(f"live blocks refuse {left_out:,} training items, which are longer than the window")
+    if n_tasks > 1:
+        trains = "all train one trunk" if seconds.trunks == 1 else "each trains a trunk of its own"
+        rest.append(f"an epoch is one of all {n_tasks} tasks; in fine-tuning {trains}")
     rest.append(f"{machine['machine']}, {machine['threads']} threads; measured for {seconds.calibration:.0f} s")
     return "\n".join([aligned(["time", "", "95 %", ""], lines), *rest])
 

@@ -28,7 +28,7 @@ from ..costs import (
 from ..encoders.checkpoint import label
 from ..encoders.encode import jobs_of
 from ..encoders.pretrained import Pretrained
-from ..methods.aggregate import VARIANTS, Variant
+from ..methods.aggregate import Variant
 from ..report.results import surroundings
 from ..serve.methods import check
 from ..store import Store, estimate
@@ -39,7 +39,8 @@ from ..types import DTYPES, Document, Pieces, Spec
 from . import learning, steps
 from .advice import Advice, Facts, advised
 from .calibration import Clock, Encoded, Shown, encoding_seconds
-from .contenders import Contender, contender
+from .contenders import contender
+from .plan_methods import Timed, only_view
 from .rehearsal import Items, Rehearsal
 from .sampling import Estimate, Sample, in_two, rounded
 
@@ -54,9 +55,9 @@ CUT = 20_000
 """Items that are cut into pieces; a larger corpus is sampled."""
 ENCODING, CACHED, LIVE = 0.25, 0.25, 0.5
 """Parts of the time for calibration: half for live steps, the slowest. Each begins when the one before has ended."""
-LIVE_EPOCHS = 3
-"""Epochs that fine-tuning is given where whole trainings are compared: it needs fewer than a method over stored views
-(3 and 5 to 10 on English-EWT)."""
+LIVE_EPOCHS = 5
+"""Epochs that fine-tuning is given where whole trainings are compared: of 3 and 5, what was best on dev for all three
+tasks of English-EWT (`experiments/structures/ewt/grid.jsonl`), where methods over stored views have 10."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,10 @@ class Size:
 class Seconds:
     """Wall seconds on this machine. `encode` is one pass over everything, `encode_missing` over what is not stored;
     both are without `load` (tokenizer and encoder) and `cut` (words to pieces). `cached` is an epoch of each method,
-    `live` one by the number of live blocks, from one on the mix of stored views (`live_mix`) to all (`finetune`);
-    `live_left_out` training items are longer than the window, and live blocks refuse them. `calibration` is what
-    measuring all this took.
+    `live` one by the number of live blocks, from one on the mix of stored views (`live_mix`) to all (`finetune`), and
+    `weighed` one of the method that is compared with the last; each trains all tasks. Fine-tuning has so many `trunks`:
+    one a task, or one that they share. `live_left_out` training items are longer than the window, and live blocks
+    refuse them. `calibration` is what measuring all this took.
     """
 
     load: float
@@ -100,6 +102,8 @@ class Seconds:
     encode_missing: Estimate
     cached: Mapping[str, Estimate]
     live: Mapping[int, Estimate]
+    weighed: Estimate
+    trunks: int
     live_left_out: int
     calibration: float
 
@@ -117,8 +121,9 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Forecast:
-    """All of a plan. `break_even` counts epochs, or tasks with `epochs` epochs each, from which storing is cheaper than
-    fine-tuning, with what is stored already; None: never."""
+    """All of a plan. `break_even` counts epochs of all tasks, or single tasks with `epochs` epochs each, from which
+    storing is cheaper than fine-tuning, with what is stored already; None: never. A task's share of a trunk that tasks
+    have together is what it takes divided by their number."""
 
     encoder: str
     method: str
@@ -156,7 +161,7 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     check(own.settings(), spec, tasks)
     learning.begun_from(config)
     splits = learning.parted(splits, tasks, model)
-    variants = _variants(config, own, spec)
+    timed = Timed.of(config, own, spec)
     counted = _Counted.of(splits, model, config.train.seed, clock)
     stored = _stored(config, spec, counted)
     log.info("calibrating for about %g s", budget)
@@ -166,34 +171,24 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     encoded = encoding_seconds(model, spec, shown, ENCODING * budget, order, clock)
     settings, items = own.training(config), counted.training(splits["train"])
     rehearsal = Rehearsal(spec, tasks, items, encoded.rows, settings, clock)
-    n_batches = rehearsal.n_batches
-    cached = {}
-    for name, variant in variants.items():
-        cached[name] = rehearsal.cached(variant, CACHED * budget / len(variants), order).times(n_batches)
-    live, left_out = rehearsal.live(model, own.settings().compute, LIVE * budget, order)
-    measured = clock() - began - encoded.load
-    method, epoch = _weighed(own, spec, cached, live)
-    seconds = _seconds(counted, stored, encoded, cached, live, left_out, measured)
+    epochs = _Epochs.of(rehearsal, timed, model, budget, order)
+    seconds = _seconds(counted, stored, encoded, epochs, clock() - began - encoded.load)
     corpus = counted.corpus(splits, model)
     sizes = _sizes(config, spec, model, corpus)
-    view = _only_view(own if method == own.method else contender(config, method), spec, model)
-    facts = _facts((method, epoch), view, settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
+    view = only_view(timed.weighed, spec, model)
+    facts = _facts(timed.weighed.method, view, settings.num_train_epochs, stored, encoded.largest, seconds, sizes)
     return Forecast(
         encoder=label(spec.encoder),
-        method=method,
+        method=facts.method,
         tasks=tuple(task.name for task in tasks),
         epochs=facts.epochs,
-        batches_per_epoch=n_batches,
+        batches_per_epoch=rehearsal.n_batches,
         corpus=corpus,
         store=stored.to_json(spec),
         sizes=sizes,
         seconds=seconds,
-        flops=_flops(model.shape, counted, items, tasks, variants, spec),
-        break_even={
-            "epochs": break_even(facts.first, facts.cached, facts.live[model.n_blocks]),
-            "epochs_encoding_each": break_even(facts.first, facts.cached, facts.cached + seconds.encode.value),
-            "tasks": break_even(facts.first, facts.epochs * facts.cached, LIVE_EPOCHS * facts.live[model.n_blocks]),
-        },
+        flops=_flops(model.shape, counted, items, tasks, timed.variants, spec, seconds.trunks),
+        break_even=_break_even(facts, seconds.encode.value, len(tasks)),
         advice=advised(facts),
         machine={**surroundings(), "free_bytes": stored.free, "memory_bytes": facts.memory},
     )
@@ -318,55 +313,58 @@ def _sizes(config: "Config", spec: Spec, model: Pretrained, corpus: Corpus) -> l
     ]
 
 
-def _variants(config: "Config", own: Contender, spec: Spec) -> dict[str, Variant]:
-    """The methods that can read these layers, and the config's own, which must."""
-    learning.layers_of(own.settings(), spec)
-    last = spec.layers[-1] == spec.n_blocks
-    names = [name for name in VARIANTS if name != "agg_tailor" and (name != "frozen" or last)]
-    found = {name: contender(config, name).settings() for name in dict.fromkeys([*names, own.method])}
-    return {name: one for name, one in found.items() if isinstance(one, Variant)}
+@dataclass(frozen=True)
+class _Epochs:
+    """Measured epochs, as `Seconds` has them."""
+
+    cached: Mapping[str, Estimate]
+    live: Mapping[int, Estimate]
+    weighed: Estimate
+    trunks: int
+    live_left_out: int
+
+    @classmethod
+    def of(
+        cls, rehearsal: Rehearsal, timed: Timed, model: Pretrained, budget: float, order: np.random.Generator
+    ) -> "_Epochs":
+        cached, each = {}, CACHED * budget / len(timed.variants)
+        for name, variant in timed.variants.items():
+            cached[name] = rehearsal.cached(variant, each, order).times(rehearsal.n_batches)
+        tuned, left_out = rehearsal.live(model, timed.tunings, LIVE * budget, order)
+        weighed = tuned[timed.tuning] if timed.tuning else cached[timed.weighed.method]
+        trunks = 1 if timed.live[model.n_blocks].shared else len(rehearsal.tasks)
+        return cls(cached, timed.by_depth(tuned), weighed, trunks, left_out)
 
 
-def _seconds(
-    counted: _Counted,
-    stored: _Stored,
-    encoded: Encoded,
-    cached: Mapping[str, Estimate],
-    live: Mapping[int, Estimate],
-    left_out: int,
-    calibration: float,
-) -> Seconds:
+def _seconds(counted: _Counted, stored: _Stored, encoded: Encoded, epochs: _Epochs, calibration: float) -> Seconds:
     share = float(stored.missing.mean())
-    cut = Estimate.exactly(counted.cut * len(counted.documents) / len(counted.pieces) * share)
-    load = counted.load + encoded.load
-    return Seconds(load, cut, encoded.whole, encoded.missing, cached, live, left_out, calibration)
+    return Seconds(
+        load=counted.load + encoded.load,
+        cut=Estimate.exactly(counted.cut * len(counted.documents) / len(counted.pieces) * share),
+        encode=encoded.whole,
+        encode_missing=encoded.missing,
+        cached=epochs.cached,
+        live=epochs.live,
+        weighed=epochs.weighed,
+        trunks=epochs.trunks,
+        live_left_out=epochs.live_left_out,
+        calibration=calibration,
+    )
 
 
-def _weighed(
-    own: Contender, spec: Spec, cached: Mapping[str, Estimate], live: Mapping[int, Estimate]
-) -> tuple[str, Estimate]:
-    """Whose epochs on stored views are compared with fine-tuning's, and one of them: the config's own method, be it one
-    that trains blocks above them (all tasks on the same ones), or Adapted where that reads none."""
-    settings = own.settings()
-    if not isinstance(settings, Variant):
-        plan = settings.plan(spec)
-        if plan.layers and plan.blocks:
-            return own.method, live[len(plan.blocks)]
-        log.info("%s reads no stored views; adapted is what it is weighed against", own.method)
-    method = own.method if own.reads_only else "adapted"
-    return method, cached[method]
-
-
-def _only_view(weighed: Contender, spec: Spec, model: Pretrained) -> str:
-    """The one view that a method reads whatever a store holds, as a config says it; "" where it mixes all."""
-    read = learning.layers_of(weighed.settings(), replace(spec, layers=model.layers("all")))
-    if len(read) != 1:
-        return ""
-    return "last" if read == model.layers("last") else str(list(read))
+def _break_even(facts: Facts, encode: float, n_tasks: int) -> dict[str, float | None]:
+    """Epochs of all tasks, and single tasks: one has its share of what all of them take."""
+    tuned = facts.live[max(facts.live)]
+    cached, live = facts.epochs * facts.cached / n_tasks, facts.live_epochs * tuned / n_tasks
+    return {
+        "epochs": break_even(facts.first, facts.cached, tuned),
+        "epochs_encoding_each": break_even(facts.first, facts.cached, facts.cached + encode),
+        "tasks": break_even(facts.first, cached, live),
+    }
 
 
 def _facts(
-    weighed: tuple[str, Estimate],
+    method: str,
     view: str,
     epochs: int,
     stored: _Stored,
@@ -374,7 +372,6 @@ def _facts(
     seconds: Seconds,
     sizes: Sequence[Size],
 ) -> Facts:
-    method, epoch = weighed
     return Facts(
         method=method,
         epochs=epochs,
@@ -386,16 +383,23 @@ def _facts(
         disk=stored.free,
         memory=_memory(),
         first=seconds.first.value,
-        cached=epoch.value,
+        cached=seconds.weighed.value,
         live={depth: one.value for depth, one in seconds.live.items()},
         view=view,
     )
 
 
 def _flops(
-    shape: Shape, counted: _Counted, items: Items, tasks: Sequence[Task], variants: Mapping[str, Variant], spec: Spec
+    shape: Shape,
+    counted: _Counted,
+    items: Items,
+    tasks: Sequence[Task],
+    variants: Mapping[str, Variant],
+    spec: Spec,
+    trunks: int,
 ) -> dict[str, Any]:
-    """Floating point operations of one encoding pass, and of an epoch of each method; None without a head's formula."""
+    """Floating point operations of one encoding pass, and of an epoch of each method and of fine-tuning's trunks; None
+    without a head's formula."""
     shown = counted.shown(np.ones(len(counted.documents), dtype=bool))
     lengths = np.array(shown.lengths)
     encode = encoder_products(shape, *(round(float((shown.weight * lengths**power).sum())) for power in (1, 2)))
@@ -412,7 +416,7 @@ def _flops(
         products = [p for task in tasks for p in _products(name, variant, amount, views, spec.width, task)]
         cached[name] = flops(step_macs(products)) if known else None
     all_live = encoder_products(shape, amount.pieces, amount.squares, shape.n_blocks)
-    return {"encode": flops(forward_macs(encode)), "cached": cached, "live": flops(step_macs(all_live))}
+    return {"encode": flops(forward_macs(encode)), "cached": cached, "live": trunks * flops(step_macs(all_live))}
 
 
 def _products(name: str, variant: Variant, amount: Amount, views: int, width: int, task: Task) -> list[Any]:

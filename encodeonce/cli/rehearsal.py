@@ -6,7 +6,7 @@ that were encoded for calibration, cut to the lengths of a sample of the trainin
 Axes: L views   P rows in all   D width   N items   B items of a batch
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -119,48 +119,47 @@ class Rehearsal:
         return spread(np.array([seconds_per_step() for _ in rounds_until(until, self.clock)]))
 
     def live(
-        self, model: Pretrained, compute: str, budget: float, order: np.random.Generator
-    ) -> tuple[dict[int, Estimate], int]:
-        """Seconds of an epoch by the number of live blocks, and how many training items were left out.
+        self, model: Pretrained, tunings: Iterable[Tuning], budget: float, order: np.random.Generator
+    ) -> tuple[dict[Tuning, Estimate], int]:
+        """Seconds of an epoch of methods that train blocks, and how many training items were left out.
 
-        One and two blocks on the mix of the stored views (`live_mix`) and all of them from piece ids (`finetune`) are
-        timed, batch by batch, by strata of their work; numbers between are interpolated. Where a whole batch would take
-        too long, a part of it is timed. Half a part beside it tells what a step takes whatever it holds: gradients as
-        large as the weights, and weights brought into `compute`. Tasks share the blocks. Items over the encoder's
-        window, which live blocks refuse, are left out. Of pairs whose texts are read apart, which no live block is
-        trained on, both at once are timed instead.
+        Each is timed as it would be trained, with a trunk for each task unless it shares one, batch by batch, by strata
+        of fine-tuning's work. Where a whole batch would take too long, a part of it is timed. Half a part beside it
+        tells what a step takes whatever it holds: gradients as large as the weights, and weights brought into
+        `compute`. Items over the encoder's window, which live blocks refuse, are left out. Of pairs whose texts are
+        read apart, which no live block is trained on, both at once are timed instead.
         """
         tasks = [from_json({**t.to_json(), "piece": "document"}) if t.piece == APART else t for t in self.tasks]
         own = replace(self, items=self.items.within(model.window).together(), tasks=tasks)
-        size, n_blocks = own.batch_items, model.n_blocks
+        size = own.batch_items
         drawn = own.items.drawn(len(own.items.pieces), order)
         plan = [drawn[batch] for batch in planned(len(drawn), size, order)]
-        timers = {depth: _LiveStep(own, model, depth, compute) for depth in sorted({1, min(2, n_blocks), n_blocks})}
-        plan.sort(key=timers[n_blocks].macs)
-        costs = {depth: np.array([timer.macs(batch) for batch in plan]) for depth, timer in timers.items()}
-        strata, until = equal_shares(costs[n_blocks], STRATA), self.clock() + budget
-        part = _affordable(timers, plan, strata, until)
-        rounds: dict[int, list[list[tuple[float, float]]]] = {depth: [] for depth in timers}
-        halves: dict[int, list[tuple[float, float]]] = {depth: [] for depth in timers}
-        updates: dict[int, list[float]] = {depth: [] for depth in timers}
+        timers = {tuning: _LiveStep(own, model, tuning) for tuning in tunings}
+        plan.sort(key=lambda batch: _macs(model.shape, own.items.lengths[batch], model.n_blocks))
+        work = np.array([_macs(model.shape, own.items.lengths[batch], model.n_blocks) for batch in plan])
+        costs = {tuning: np.array([timer.macs(batch) for batch in plan]) for tuning, timer in timers.items()}
+        strata, until = equal_shares(work, STRATA), self.clock() + budget
+        part = _affordable(list(timers.values()), plan, strata, until)
+        rounds: dict[Tuning, list[list[tuple[float, float]]]] = {tuning: [] for tuning in timers}
+        halves: dict[Tuning, list[tuple[float, float]]] = {tuning: [] for tuning in timers}
+        updates: dict[Tuning, list[float]] = {tuning: [] for tuning in timers}
         for _ in rounds_until(until, self.clock):
             chosen = [own.part(plan[order.choice(stratum)], part, order) for stratum in strata]
             half = chosen[len(chosen) // 2][: len(chosen[len(chosen) // 2]) // 2]
-            for depth, timer in timers.items():
+            for tuning, timer in timers.items():
                 timed = [timer(batch) for batch in chosen]
-                rounds[depth].append([(passes, macs) for passes, _, macs in timed])
-                updates[depth] += [update for _, update, _ in timed]
+                rounds[tuning].append([(passes, macs) for passes, _, macs in timed])
+                updates[tuning] += [update for _, update, _ in timed]
                 if len(half):
                     passes, _, macs = timer(half)
-                    halves[depth].append((passes, macs))
-        whole, copies = {}, own.items.total / len(drawn)
-        for depth in timers:
-            totals = [copies * float(costs[depth][stratum].sum()) for stratum in strata]
-            start = _start(rounds[depth], halves[depth])
-            working = [[(passes - start, macs) for passes, macs in one] for one in rounds[depth]]
-            each = start + float(np.mean(updates[depth]))
-            whole[depth] = extrapolated(totals, working, -(-own.items.total // size) * each)
-        found = {depth: _between(whole, depth) for depth in range(1, n_blocks + 1)}
+                    halves[tuning].append((passes, macs))
+        found, copies = {}, own.items.total / len(drawn)
+        for tuning in timers:
+            totals = [copies * float(costs[tuning][stratum].sum()) for stratum in strata]
+            start = _start(rounds[tuning], halves[tuning])
+            working = [[(passes - start, macs) for passes, macs in one] for one in rounds[tuning]]
+            each = start + float(np.mean(updates[tuning]))
+            found[tuning] = extrapolated(totals, working, -(-own.items.total // size) * each)
         return found, self.items.total - own.items.total
 
     def part(self, batch: Int[np.ndarray, " B"], part: float, order: np.random.Generator) -> Int[np.ndarray, " _"]:
@@ -214,29 +213,65 @@ class _Step:
         return passed - began, self.clock() - passed
 
 
-class _LiveStep:
-    """A step of `depth` live blocks over chosen items: on the mix of all views, or all blocks from piece ids."""
+@dataclass(frozen=True)
+class _Trunk:
+    """Trained blocks with the heads of the tasks that they are under, and how many like it a method trains."""
 
-    def __init__(self, rehearsal: Rehearsal, model: Pretrained, depth: int, compute: str) -> None:
-        self.rehearsal, self.shape, self.depth = rehearsal, model.shape, depth
-        name = "finetune" if depth == model.n_blocks else "live_mix"
-        tuning = Tuning(name, live=depth, compute=compute, shared=True)
-        self.method = Finetune.build(tuning, model, rehearsal.spec, rehearsal.tasks, rehearsal.settings.seed, 0)
-        self.step = _Step(self.method, rehearsal.settings, 10 * MOST_ROUNDS * STRATA, rehearsal.clock)
+    method: Finetune
+    step: _Step
+    alike: int
+
+
+class _LiveStep:
+    """A step over chosen items of a method that trains blocks: all trunks that training would have, of those that are
+    alike one, as often as there are."""
+
+    def __init__(self, rehearsal: Rehearsal, model: Pretrained, tuning: Tuning) -> None:
+        self.rehearsal, self.shape, spec, settings = rehearsal, model.shape, rehearsal.spec, rehearsal.settings
+        self.depth = len(tuning.plan(spec).blocks)
+        self.trunks = []
+        for tasks, alike in _trunks(rehearsal.tasks, tuning, spec.width):
+            method = Finetune.build(tuning, model, spec, tasks, settings.seed, 0)
+            step = _Step(method, settings, 10 * MOST_ROUNDS * STRATA, rehearsal.clock)
+            self.trunks.append(_Trunk(method, step, alike))
 
     def macs(self, chosen: Int[np.ndarray, " B"]) -> float:
-        """What a step over these items multiplies."""
+        """What a step over these items multiplies in one trunk, its blocks trained."""
         return _macs(self.shape, self.rehearsal.items.lengths[chosen], self.depth)
 
     def __call__(self, chosen: Int[np.ndarray, " B"]) -> tuple[float, float, float]:
-        """Seconds of reading and of both passes, seconds of the update, MACs."""
-        clock = self.rehearsal.clock
-        examples = self.rehearsal.examples(self.method, chosen)
-        began = clock()
-        (batch,) = self.method.batches(examples, size=len(chosen), order=None)
-        read = clock() - began
-        passes, update = self.step(batch)
-        return read + passes, update, self.macs(chosen)
+        """Seconds of reading, once for all trunks, and of both passes; seconds of the update; MACs."""
+        clock, reads = self.rehearsal.clock, []
+        passes = update = 0.0
+        for trunk in self.trunks:
+            examples = self.rehearsal.examples(trunk.method, chosen)
+            began = clock()
+            (batch,) = trunk.method.batches(examples, size=len(chosen), order=None)
+            reads.append(clock() - began)
+            passed, updated = trunk.step(batch)
+            passes, update = passes + trunk.alike * passed, update + trunk.alike * updated
+        return max(reads) + passes, update, self.macs(chosen)
+
+
+def _trunks(tasks: Sequence[Task], tuning: Tuning, width: int) -> list[tuple[Sequence[Task], int]]:
+    """The tasks of each trunk that a method trains, and how many trunks are like it. Two are alike where the heads are,
+    up to labels that are less than a hundredth of one block's products."""
+    if tuning.shared:
+        return [(tasks, 1)]
+    found: list[list[Task]] = []
+    for task in tasks:
+        like = next((own for own in found if _alike(own[0], task, width)), None)
+        if like is None:
+            found.append([task])
+        else:
+            like.append(task)
+    return [([own[0]], len(own)) for own in found]
+
+
+def _alike(one: Task, other: Task, width: int) -> bool:
+    """Whether a step of the one's trunk and head takes as long as the other's."""
+    heads = [(task.head, task.head_options, task.piece) for task in (one, other)]
+    return heads[0] == heads[1] and 10 * abs(len(one.labels) - len(other.labels)) < width
 
 
 def _macs(shape: Shape, lengths: Int[np.ndarray, " B"], live: int) -> float:
@@ -256,18 +291,8 @@ def _start(rounds: Sequence[Sequence[tuple[float, float]]], halves: Sequence[tup
     return min(max(0.0, float(np.median(found))), quickest) if found else 0.0
 
 
-def _between(timed: dict[int, Estimate], depth: int) -> Estimate:
-    """An epoch with `depth` live blocks, on the line between the next smaller and the next larger timed number."""
-    if depth in timed:
-        return timed[depth]
-    below, above = max(d for d in timed if d < depth), min(d for d in timed if d > depth)
-    part = (depth - below) / (above - below)
-    less, more = timed[below].times(1 - part), timed[above].times(part)
-    return Estimate(less.value + more.value, less.low + more.low, less.high + more.high)
-
-
 def _affordable(
-    timers: dict[int, _LiveStep],
+    timers: Sequence[_LiveStep],
     plan: Sequence[Int[np.ndarray, " _"]],
     strata: Sequence[Int[np.ndarray, " _"]],
     until: float,
@@ -275,12 +300,12 @@ def _affordable(
     """The part of a batch that lets enough rounds end in time, from a small step that is done twice."""
     some = plan[int(strata[len(strata) // 2][0])]
     per_round = 0.0
-    for timer in timers.values():
+    for timer in timers:
         few = timer.rehearsal.part(some, 0.0, np.random.default_rng(0))
         timer(few)
         passes, update, macs = timer(few)
         for stratum in strata:
             per_round += update + passes / macs * float(np.mean([timer.macs(plan[batch]) for batch in stratum]))
     per_round *= 1 + 1 / (2 * len(strata))  # half a part beside the parts
-    clock = next(iter(timers.values())).rehearsal.clock
+    clock = timers[0].rehearsal.clock
     return min(1.0, max(0.0, until - clock()) / (FEWEST_ROUNDS + 1) / per_round) if per_round else 1.0

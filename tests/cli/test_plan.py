@@ -19,8 +19,11 @@ from encodeonce.cli.config import load, value_of
 from encodeonce.cli.contenders import contender
 from encodeonce.cli.learning import layers_of
 from encodeonce.cli.main import cli
+from encodeonce.cli.plan_methods import only_view
+from encodeonce.cli.sampling import Estimate
 from encodeonce.corpus import read
 from encodeonce.encoders.pretrained import Pretrained
+from encodeonce.train.optim import count_parameters
 
 from .conftest import LEXICON, Run
 
@@ -85,7 +88,7 @@ def test_the_layers_advised_are_those_that_the_method_reads(config: Path, method
     """And a store of what is advised is enough for it."""
     chosen = load(config)
     model, own = Pretrained(chosen.encoder), contender(chosen, method)
-    assert planning._only_view(own, model.spec("last"), model) == view.removeprefix("all")
+    assert only_view(own, model.spec("last"), model) == view.removeprefix("all")
     layers_of(own.settings(), model.spec(value_of(view)))
 
 
@@ -136,9 +139,96 @@ def test_break_even_is_the_formula_of_its_own_numbers(one: dict[str, Any]) -> No
         assert even["epochs"] == pytest.approx(first / (live - cached), rel=1e-4)
     else:
         assert even["epochs"] is None
-    if 3 * live > 3 * cached:
-        assert even["tasks"] == pytest.approx(first / (3 * live - 3 * cached), rel=1e-4)
+    if 5 * live > 3 * cached:  # epochs of both tasks, of which one has half
+        assert even["tasks"] == pytest.approx(first / ((5 * live - 3 * cached) / 2), rel=1e-4)
     assert even["epochs_encoding_each"] == pytest.approx(first / seconds["encode"]["value"], rel=1e-3)
+
+
+Recorded = list[rehearsal._LiveStep]
+
+
+@pytest.fixture
+def rehearsed(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    """The steps of live blocks that a plan rehearses. One takes a second for each trunk, half of that with low-rank
+    terms, and a step of a method that reads takes a quarter for each task."""
+    steps: Recorded = []
+    made = rehearsal._LiveStep.__init__
+
+    def record(self: rehearsal._LiveStep, *args: Any) -> None:
+        made(self, *args)
+        steps.append(self)
+
+    def step(self: rehearsal._LiveStep, chosen: np.ndarray) -> tuple[float, float, float]:
+        each = 0.5 if any("lora" in name for name, _ in self.trunks[0].method.named_parameters()) else 1.0
+        return each * sum(trunk.alike for trunk in self.trunks), 0.0, self.macs(chosen)
+
+    monkeypatch.setattr(rehearsal._LiveStep, "__init__", record)
+    monkeypatch.setattr(rehearsal._LiveStep, "__call__", step)
+    monkeypatch.setattr(rehearsal.Rehearsal, "cached", lambda self, *_: Estimate.exactly(0.25 * len(self.tasks)))
+    return steps
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("method=lora",),
+        ("method=finetune",),
+        ("method=finetune", "finetune.shared=true"),
+        ("method=live_mix", "finetune.live=1", "finetune.over=adapted", "finetune.key_width=8", "finetune.n_heads=2"),
+        ("method=live_mix", "finetune.blocks=[1]", "finetune.over=linear", "finetune.shared=true"),
+        ("method=live_mix", "finetune.lora=3"),
+        ("method=mine", "methods.mine.method=top1", "methods.mine.finetune.lora=2"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_rehearsed_is_what_train_would_build(
+    run: Run, config: Path, rehearsed: Recorded, changes: tuple[str, ...]
+) -> None:
+    """Counted by a dry run of `train`: as many weights, and a trunk for each of both tasks unless they share one."""
+    args = [part for change in changes for part in ("--set", change)]
+    trained = json.loads(run("train", config, "--dry-run", "--json", *args).stdout)["parameters"]["total"]
+    planned(run, config, *args)
+    totals = [sum(trunk.alike * count_parameters(trunk.method)["total"] for trunk in one.trunks) for one in rehearsed]
+    assert trained in totals
+    trunks = sum(trunk.alike for trunk in rehearsed[totals.index(trained)].trunks)
+    assert trunks == (1 if "finetune.shared=true" in changes else 2)
+
+
+def test_low_rank_terms_are_timed_themselves(run: Run, config: Path, rehearsed: Recorded) -> None:
+    """Eight batches of two trunks: half a second a trunk, and a second where everything is trained."""
+    seconds = planned(run, config, "--set", "method=lora")["seconds"]
+    assert (seconds["weighed"]["value"], seconds["live"]["2"]["value"]) == (8 * 2 * 0.5, 8 * 2 * 1.0)
+    assert "epoch, lora on stored views" in run("plan", config, "--set", "method=lora", *QUICK[:2]).stdout
+
+
+@pytest.mark.parametrize(
+    ("tasks", "shared", "trunks", "saved"),
+    [
+        ('["upos"]', "false", 1, 5 * 8 - 3 * 2),
+        ('["upos", "deprel"]', "false", 2, 5 * 8 - 3 * 2),
+        ('["upos", "deprel"]', "true", 1, 5 * 8 / 2 - 3 * 2),
+    ],
+)
+def test_break_even_counts_single_tasks(
+    run: Run, config: Path, rehearsed: Recorded, tasks: str, shared: str, trunks: int, saved: float
+) -> None:
+    """Three epochs of a quarter of a second for each of eight batches and each task, against five of a second a trunk:
+    a task saves the same beside another as alone, and less where both have one trunk."""
+    found = planned(run, config, "--set", f"tasks={tasks}", "--set", f"finetune.shared={shared}")
+    assert found["seconds"]["trunks"] == trunks
+    assert found["seconds"]["live"]["2"]["value"] == 8 * trunks
+    assert found["break_even"]["tasks"] == pytest.approx(found["seconds"]["first"]["value"] / saved, rel=1e-4)
+
+
+def test_fine_tuning_is_given_the_epochs_that_the_experiment_chose() -> None:
+    grid = Path(__file__).parents[2] / "experiments" / "structures" / "ewt" / "grid.jsonl"
+    rows = [json.loads(line) for line in grid.read_text().splitlines()]
+    tried = [row for row in rows if (row["method"], row["split"]) == ("finetune", "dev")]
+    best = {
+        task: max((row for row in tried if row["task"] == task), key=lambda row: row["value"])
+        for task in ("upos", "xpos", "deprel")
+    }
+    assert {row["variant"].rpartition("epochs=")[2] for row in best.values()} == {str(planning.LIVE_EPOCHS)}
 
 
 def test_nothing_is_written(run: Run, config: Path, tmp_path: Path) -> None:
@@ -251,6 +341,7 @@ def test_the_text_says_it_all(run: Run, config: Path, monkeypatch: pytest.Monkey
         "epoch, adapted on stored views",
         "epoch, live_mix, 1 live block on stored views",
         "epoch, finetune, all 2 blocks live",
+        "an epoch is one of all 2 tasks; in fine-tuning each trains a trunk of its own",
         "break-even of storing, for linear",
         "advice",
     ):

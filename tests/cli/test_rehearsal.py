@@ -13,16 +13,19 @@ import pytest
 
 from encodeonce.cli import rehearsal as module
 from encodeonce.cli.rehearsal import Items, Rehearsal
-from encodeonce.cli.sampling import Estimate
 from encodeonce.costs import Amount, encoder_products, step_macs
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError
 from encodeonce.methods.aggregate import Variant
+from encodeonce.methods.finetune import Finetune, Tuning
 from encodeonce.tasks.tagging import Tagging
+from encodeonce.train.optim import count_parameters
 from encodeonce.train.settings import Settings
 from encodeonce.types import Document
 
 Make = Callable[..., Rehearsal]
+MIX, WHOLE = Tuning("live_mix", live=1), Tuning("finetune")
+DEPTHS = {MIX: 1, WHOLE: 2}
 
 
 @pytest.fixture
@@ -76,13 +79,15 @@ def test_live_steps_train_what_they_say(make: Make, tiny: Path) -> None:
     one = make()
     model = Pretrained(tiny)
     before = {name: parameter.clone() for name, parameter in model.stack().named_parameters()}
-    for depth in (1, 2):
-        step = module._LiveStep(one, model, depth, "fp32")
-        start = {name: p.detach().clone() for name, p in step.method.named_parameters() if p.requires_grad}
+    for tuning, depth in DEPTHS.items():
+        step = module._LiveStep(one, model, tuning)
+        ((method, alike),) = [(trunk.method, trunk.alike) for trunk in step.trunks]
+        assert alike == 1
+        start = {name: p.detach().clone() for name, p in method.named_parameters() if p.requires_grad}
         passes, update, macs = step(np.arange(6))
         assert passes > 0
         assert update > 0
-        moved = {name for name, p in step.method.named_parameters() if name in start and bool((p != start[name]).any())}
+        moved = {name for name, p in method.named_parameters() if name in start and bool((p != start[name]).any())}
         assert len(moved) > 0.8 * len(start)
         assert any("embeddings" in name for name in start) == (depth == 2)
         lengths = one.items.lengths[:6].tolist()
@@ -91,15 +96,58 @@ def test_live_steps_train_what_they_say(make: Make, tiny: Path) -> None:
     assert all(bool((p == before[name]).all()) for name, p in model.stack().named_parameters())
 
 
-def test_an_epoch_by_the_number_of_live_blocks(make: Make, tiny: Path) -> None:
+def several(make: Make, clock: Callable[[], float] = time.perf_counter) -> Rehearsal:
+    """The rehearsal with three tasks: words, the same again, and whether they are long."""
+    one = make(clock)
+    documents = [
+        replace(document, columns={"tag": own, "again": own, "long": tuple(str(len(word) > 3) for word in own)})
+        for document in one.items.documents
+        for own in [document.columns["tag"]]
+    ]
+    tasks = [Tagging(name).learn(documents) for name in ("tag", "again", "long")]
+    return replace(one, items=replace(one.items, documents=documents), tasks=tasks)
+
+
+@pytest.mark.parametrize(
+    "tuning",
+    [
+        *(Tuning(name) for name in ("finetune", "top1", "lora")),
+        *(Tuning(name, shared=True) for name in ("finetune", "lora", "live_mix")),
+        Tuning("lora", lora=2),
+        Tuning("live_mix", blocks=[1], over="adapted", key_width=8, n_heads=2),
+        Tuning("live_mix", live=2, lora=4, over="linear"),
+    ],
+)
+def test_a_step_trains_what_training_would_build(make: Make, tiny: Path, tuning: Tuning) -> None:
+    """As many weights in as many trunks, of those that are alike one for all."""
+    one, model = several(make), Pretrained(tiny)
+    step = module._LiveStep(one, model, tuning)
+    built = Finetune.build(tuning, model, one.spec, one.tasks)
+    assert sum(trunk.alike for trunk in step.trunks) == len({id(part.adapter) for part in built.parts})
+    assert [trunk.alike for trunk in step.trunks] == ([1] if tuning.shared else [2, 1])
+    trained = sum(trunk.alike * count_parameters(trunk.method)["total"] for trunk in step.trunks)
+    assert trained == sum(p.numel() for p in built.parameters() if p.requires_grad)
+    groups = [group for trunk in step.trunks for group in trunk.step.optimiser.param_groups]
+    assert sum(p.numel() for group in groups for p in group["params"]) == sum(
+        count_parameters(trunk.method)["total"] for trunk in step.trunks
+    )
+
+
+@pytest.mark.parametrize(("shared", "passes", "update"), [(False, 3, 3), (True, 1, 1)])
+def test_a_step_takes_all_trunks_and_one_read(make: Make, tiny: Path, shared: bool, passes: int, update: int) -> None:
+    """The clock ticks once a reading of it: reading, both passes and the update of every timed trunk take one each."""
+    ticks = iter(range(10**9))
+    one = several(make, lambda: float(next(ticks)))
+    step = module._LiveStep(one, Pretrained(tiny), replace(WHOLE, shared=shared))
+    assert step(np.arange(6)) == (1 + passes, update, step.macs(np.arange(6)))
+
+
+def test_an_epoch_of_each_method(make: Make, tiny: Path) -> None:
     model, one = Pretrained(tiny), make()
-    found, left_out = one.live(model, "fp32", 0.1, np.random.default_rng(0))
-    assert list(found) == [1, 2]
+    found, left_out = one.live(model, DEPTHS, 0.1, np.random.default_rng(0))
+    assert list(found) == list(DEPTHS)
     assert all(0 <= epoch.low <= epoch.value <= epoch.high for epoch in found.values())
     assert left_out == 2 * sum(len(piece) > model.window for piece in one.items.pieces) > 0
-    timed = {1: Estimate(1.0, 0.5, 1.5), 2: Estimate(2.0, 1.0, 3.0), 6: Estimate(10.0, 9.0, 11.0)}
-    assert module._between(timed, 3) == Estimate(4.0, 3.0, 5.0)
-    assert module._between(timed, 2) == timed[2]
 
 
 def test_an_epoch_is_the_work_of_all_items_where_time_follows_work(
@@ -112,10 +160,10 @@ def test_an_epoch_is_the_work_of_all_items_where_time_follows_work(
         return 1e-9 * self.macs(chosen), 0.0, self.macs(chosen)
 
     monkeypatch.setattr(module._LiveStep, "__call__", step)
-    found, _ = one.live(model, "fp32", 0.1, np.random.default_rng(0))
+    found, _ = one.live(model, DEPTHS, 0.1, np.random.default_rng(0))
     lengths = one.items.within(model.window).lengths
-    for depth, epoch in found.items():
-        whole = step_macs(encoder_products(model.shape, int(lengths.sum()), int((lengths**2).sum()), depth))
+    for tuning, epoch in found.items():
+        whole = step_macs(encoder_products(model.shape, int(lengths.sum()), int((lengths**2).sum()), DEPTHS[tuning]))
         assert epoch.value == pytest.approx(2e-9 * whole)
         assert epoch.low == pytest.approx(epoch.high)
 
@@ -134,11 +182,11 @@ def test_an_epoch_has_what_a_step_takes_whatever_it_holds(
     monkeypatch.setattr(module, "_affordable", lambda *_: part)
     monkeypatch.setattr(module, "enough", lambda part, n, length: max(2, round(part * n)))
     items = one.items.within(model.window)
-    found, _ = one.live(model, "fp32", 0.1, np.random.default_rng(0))
+    found, _ = one.live(model, DEPTHS, 0.1, np.random.default_rng(0))
     n_batches = -(-items.total // one.batch_items)
-    for depth, epoch in found.items():
+    for tuning, epoch in found.items():
         pieces, squares = int(items.lengths.sum()), int((items.lengths**2).sum())
-        whole = step_macs(encoder_products(model.shape, pieces, squares, depth))
+        whole = step_macs(encoder_products(model.shape, pieces, squares, DEPTHS[tuning]))
         assert epoch.value == pytest.approx(2e-9 * whole + 1.25 * n_batches)
 
 

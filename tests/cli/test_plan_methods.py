@@ -1,0 +1,86 @@
+"""Which methods a plan times, and with which settings.
+
+Axes: none
+"""
+
+from typing import Any
+
+import pytest
+
+from encodeonce.cli import plan_methods
+from encodeonce.cli.config import parse
+from encodeonce.cli.contenders import contender
+from encodeonce.cli.plan_methods import Timed
+from encodeonce.cli.sampling import Estimate
+from encodeonce.methods.aggregate import Variant
+from encodeonce.methods.finetune import Tuning
+from encodeonce.types import Spec
+
+SPEC = Spec("mini", "", "", "", n_blocks=6, width=8, layers=tuple(range(7)), window=32, overlap=0)
+
+
+def timed(**values: Any) -> Timed:
+    config = parse({"encoder": "mini", **values}, "here")
+    return Timed.of(config, contender(config), SPEC)
+
+
+def test_a_method_that_reads_is_held_against_blocks_as_the_config_has_them() -> None:
+    found = timed(method="linear", finetune={"compute": "bf16", "shared": True, "over": "adapted", "key_width": 8})
+    assert found.weighed.name == "linear"
+    assert (found.tuning, found.tunings) == (None, list(found.live.values()))
+    assert list(found.live) == [1, 2, 6]
+    for depth, one in found.live.items():
+        assert (one.name, len(one.plan(SPEC).blocks)) == ("finetune" if depth == 6 else "live_mix", depth)
+        assert (one.compute, one.shared, one.over, one.key_width) == ("bf16", True, "adapted", 8)
+    own = timed(method="linear", methods={"finetune": {"finetune": {"shared": True}}})
+    assert [one.shared for one in own.live.values()] == [False, False, True]
+
+
+@pytest.mark.parametrize("options", [{"live": 1}, {"lora": 4}, {"live": 0}, {"live": 2, "lora": 4}])
+def test_fine_tuning_is_of_all_blocks_whatever_the_config_has_for_another(options: dict[str, int]) -> None:
+    for method in ("top1", "lora", "adapted"):
+        whole = timed(method=method, finetune=options).live[6]
+        assert (len(whole.plan(SPEC).blocks), whole.rank, whole.plan(SPEC).pieces) == (6, 0, True)
+
+
+def test_blocks_of_ones_own_choice_are_those_that_are_timed() -> None:
+    found = timed(method="live_mix", finetune={"blocks": [0, 3, 5], "residual": False})
+    assert list(found.live) == [1, 2, 3, 6]
+    assert found.tuning == found.live[3]
+    assert found.tuning.plan(SPEC).blocks == (0, 3, 5)
+    assert found.live[2].plan(SPEC).blocks == (1, 2)
+    assert not any(one.residual for depth, one in found.live.items() if depth < 6)
+
+
+@pytest.mark.parametrize("method", ["lora", "top1", "top2"])
+def test_a_method_that_is_not_in_the_row_is_timed_beside_it(method: str) -> None:
+    found = timed(method=method)
+    assert found.tuning == Tuning(method)
+    assert found.tunings == [*found.live.values(), Tuning(method)]
+
+
+def test_a_method_that_reads_no_view_is_fine_tuning_itself() -> None:
+    found = timed(method="mine", methods={"mine": {"method": "finetune", "finetune": {"compute": "bf16"}}})
+    assert (found.weighed.name, found.tuning) == ("adapted", None)
+    assert found.live[6] == Tuning("finetune", compute="bf16")
+
+
+def test_options_of_a_line_of_ones_own_are_timed() -> None:
+    found = timed(method="mine", methods={"mine": {"method": "adapted", "adapter": {"key_width": 4}}})
+    assert found.variants["adapted"] == Variant("adapted", key_width=4)
+
+
+def test_a_line_that_has_the_name_of_another_method_is_not_that_method() -> None:
+    found = timed(methods={"live_mix": {"method": "agg"}, "finetune": {"method": "agg"}})
+    assert [one.name for one in found.live.values()] == ["live_mix", "live_mix", "finetune"]
+
+
+def test_numbers_of_blocks_between_lie_on_the_line() -> None:
+    found = timed()
+    ends = ((1.0, 0.5, 1.5), (2.0, 1.0, 3.0), (10.0, 9.0, 11.0))
+    epochs = {one: Estimate(*values) for one, values in zip(found.live.values(), ends, strict=True)}
+    by_depth = found.by_depth(epochs)
+    assert list(by_depth) == [1, 2, 3, 4, 5, 6]
+    assert by_depth[3] == Estimate(4.0, 3.0, 5.0)
+    assert by_depth[2] == epochs[found.live[2]]
+    assert plan_methods._between({1: Estimate.exactly(3.0)}, 1) == Estimate.exactly(3.0)
