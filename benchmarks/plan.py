@@ -3,12 +3,13 @@
     python benchmarks/plan.py [--conllu train.conllu] [--sentences 4000] [--rounds 3] [--out FILE]
 
 Without --conllu the text is the manual that every Python carries. In every round a plan is made for the packaged
-encoder, Adapted and one task, as the command makes it; then all is really done: the store is filled, Frozen, Linear and
-Adapted are trained for --epochs epochs and `live_mix` (two blocks) and whole fine-tuning for one, by the library's own
-loop. Loading is left out on both sides, of the break-even points too. Both halves are in CPU seconds of one thread, so
-that other work may take turns with this process; what it does to shared caches and cores stays in, and each round says
-how many cores it used. Rounds that FILE holds already are counted too. Prints the parts as JSON, then one ratio: each
-figure's median prediction to its median actual value, the one furthest from 1; the goal is 0.8 to 1.25.
+encoder, LoRA and one task, as the command makes it, and one for `live_mix` and two tasks, each with blocks of its own;
+then all is really done: the store is filled, Frozen, Linear and Adapted are trained for --epochs epochs, and
+`live_mix` (two blocks), LoRA, whole fine-tuning and `live_mix` with both tasks for one, by the library's own loop.
+Loading is left out on both sides, of the break-even points too. Both halves are in CPU seconds of one thread, so that
+other work may take turns with this process; what it does to shared caches and cores stays in, and each round says how
+many cores it used. Rounds that FILE holds already, of the same figures, are counted too. Prints the parts as JSON, then
+one ratio: each figure's median prediction to its median actual value, the one furthest from 1; the goal is 0.8 to 1.25.
 """
 
 import argparse
@@ -45,32 +46,35 @@ from encodeonce.types import Document
 
 LIVE_MIX = TUNINGS["live_mix"][0] or 0
 METHODS = ("frozen", "linear", "adapted")
+TWO = "live_mix_two_tasks"
 clock = time.process_time
 
 
 class Corpus:
-    """The sentences in a file of their own, and a config that names it."""
+    """The sentences in a file of their own with the labels of two tasks, and configs that name it."""
 
-    def __init__(self, documents: Sequence[Document], column: str, folder: Path) -> None:
-        self.documents, self.column = documents, column
-        self.task = Tagging(column).learn(documents)
+    def __init__(self, documents: Sequence[Document], columns: Sequence[str], folder: Path) -> None:
+        self.documents = documents
+        self.tasks = [Tagging(column).learn(documents) for column in columns]
         path = folder / "train.jsonl"
-        write(path, documents, {column: self.task.gold(documents)})
+        write(path, documents, {task.name: task.gold(documents) for task in self.tasks})
         self.values = {
             "encoder": "quickstart",
             "store": str(folder / "nothing"),
-            "tasks": [column],
-            "data": {"train": [str(path)], "columns": {column: column}},
+            "data": {"train": [str(path)], "columns": {column: column for column in columns}},
             "adapter": {"compute": fastest_compute()},
+            "finetune": {"compute": fastest_compute()},
         }
 
-    def config(self, seed: int) -> Config:
+    def config(self, seed: int, method: str, n_tasks: int) -> Config:
         """The config of one round: another sample each."""
-        return parse({**self.values, "train": {"seed": seed, "per_device_train_batch_size": BATCH}}, "the benchmark")
+        changes = {"method": method, "tasks": [task.name for task in self.tasks[:n_tasks]]}
+        train = {"seed": seed, "per_device_train_batch_size": BATCH}
+        return parse({**self.values, **changes, "train": train}, "the benchmark")
 
 
-def predicted(found: Forecast) -> dict[str, float]:
-    """The figures of a plan that can be held against what takes place."""
+def predicted(found: Forecast, two: Forecast) -> dict[str, float]:
+    """The figures of a plan for LoRA and of one for two tasks that can be held against what takes place."""
     seconds = found.seconds
     whole = next(size for size in found.sizes if (size.layers, size.dtype) == ("all", "fp16"))
     return {
@@ -78,7 +82,9 @@ def predicted(found: Forecast) -> dict[str, float]:
         "encode": seconds.encode_missing.value + seconds.cut.value,
         **{name: seconds.cached[name].value for name in METHODS},
         "live_mix": seconds.live[LIVE_MIX].value,
+        "lora": seconds.weighed.value,
         "finetune": seconds.live[max(seconds.live)].value,
+        TWO: two.seconds.weighed.value,
     }
 
 
@@ -91,7 +97,7 @@ def with_break_even(figures: dict[str, float]) -> dict[str, float]:
 
 def actual(corpus: Corpus, folder: Path, seed: int, options: argparse.Namespace) -> dict[str, float]:
     """The same, done."""
-    task = corpus.task
+    first = corpus.tasks[:1]
     model = Pretrained(quickstart_folder())
     pieces = model.cut(corpus.documents)
     list(model.encode(pieces[:1]))  # loads
@@ -100,19 +106,26 @@ def actual(corpus: Corpus, folder: Path, seed: int, options: argparse.Namespace)
     store.fill(corpus.documents, model)
     taken = {"encode": clock() - began}
 
-    def epoch(method: Aggregate | Finetune, source: Store | Cut, epochs: int) -> float:
-        examples = method.read(source, corpus.documents, [task])
+    def epoch(method: Aggregate | Finetune, source: Store | Cut, epochs: int, tasks: Sequence[Tagging]) -> float:
+        examples = method.read(source, corpus.documents, tasks)
         settings = Settings(num_train_epochs=epochs, seed=seed, per_device_train_batch_size=BATCH)
         began = clock()
-        fit(method, examples, {corpus.column: task}, settings)
+        fit(method, examples, {task.name: task for task in tasks}, settings)
         return (clock() - began) / epochs
 
     spec, compute = store.spec, fastest_compute()
     for name in METHODS:
-        method = Aggregate.build(Variant(name, compute=compute), spec, [task], seed)
-        taken[name] = epoch(method, store, options.epochs)
-    for name, source in (("live_mix", store), ("finetune", Cut(spec, pieces))):
-        taken[name] = epoch(Finetune.build(Tuning(name, compute=compute), model, spec, [task], seed), source, 1)
+        method = Aggregate.build(Variant(name, compute=compute), spec, first, seed)
+        taken[name] = epoch(method, store, options.epochs, first)
+    cut = Cut(spec, pieces)
+    for row, name, source, tasks in (
+        ("live_mix", "live_mix", store, first),
+        ("lora", "lora", store, first),
+        ("finetune", "finetune", cut, first),
+        (TWO, "live_mix", store, corpus.tasks),
+    ):
+        tuned = Finetune.build(Tuning(name, compute=compute), model, spec, tasks, seed)
+        taken[row] = epoch(tuned, source, 1, tasks)
     return {"bytes": float(sum(file.stat().st_size for file in folder.iterdir())), **taken}
 
 
@@ -124,13 +137,13 @@ def _elsewhere() -> float:
 
 
 def _earlier(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rounds of an earlier run of the same size."""
+    """The rounds of an earlier run of the same size and figures."""
     if not (options.out and Path(options.out).exists()):
         return []
     found = json.loads(Path(options.out).read_text())
-    asked = (options.sentences, options.budget_seconds, "cpu")
-    same = (found["sentences"], found["budget_s"], found.get("clock")) == asked
-    return list(found["rounds"]) if same else []
+    asked = (options.sentences, options.budget_seconds, "cpu", LIVE_EPOCHS)
+    same = (found["sentences"], found["budget_s"], found.get("clock"), found.get("live_epochs")) == asked
+    return list(found["rounds"]) if same and TWO in found["ratios"] else []
 
 
 def _median(rounds: Sequence[dict[str, Any]], half: str, name: str) -> float:
@@ -141,10 +154,11 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A plan and the real thing, round by round."""
     started, rounds = now(), _earlier(options)
     documents = documents_of(options.conllu, options.sentences)
-    corpus = Corpus(documents, "deprel" if options.conllu else "punct", folder)
+    corpus = Corpus(documents, ("deprel", "upos") if options.conllu else ("punct", "case"), folder)
     for number in range(len(rounds), len(rounds) + options.rounds):
         before = time.perf_counter(), _elsewhere()
-        said = with_break_even(predicted(forecast(corpus.config(number), options.budget_seconds, clock)))
+        configs = (corpus.config(number, "lora", 1), corpus.config(number, "live_mix", 2))
+        said = with_break_even(predicted(*(forecast(one, options.budget_seconds, clock) for one in configs)))
         done = with_break_even(actual(corpus, folder / f"store-{number}", number, options))
         others = (_elsewhere() - before[1]) / (time.perf_counter() - before[0])
         rounds.append({"others_cores": others, "predicted": said, "actual": done})
@@ -154,6 +168,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "sentences": len(documents),
         "budget_s": options.budget_seconds,
         "clock": "cpu",
+        "live_epochs": LIVE_EPOCHS,
         "rounds": rounds,
         "ratios": ratios,
         "ratio": max(ratios.values(), key=lambda ratio: abs(math.log(ratio))),
