@@ -219,36 +219,6 @@ def test_it_learns_what_can_be_learned(checkpoint: Checkpoint) -> None:
     assert method.positions["run"] >= method.positions["real"] > 0
 
 
-def test_a_run_stopped_and_gone_on_with_ends_the_same(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    data = examples(documents(), windows=window_list(checkpoint), windows_per_batch=2)
-    whole = masked_trainee(checkpoint, "combined")
-    whole.trace_every = 1
-    trained(whole, data, tmp_path / "whole", num_train_epochs=2)
-
-    class Stop(Exception):
-        pass
-
-    half = masked_trainee(checkpoint, "combined")
-    half.trace_every = 1
-    losses, calls = half.losses, []
-
-    def stopping(batch: Any, names: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 4:
-            raise Stop
-        return losses(batch, names)
-
-    half.losses = stopping  # type: ignore[method-assign]
-    with pytest.raises(Stop):
-        trained(half, data, tmp_path / "half", num_train_epochs=2, save_steps=1)
-    again = masked_trainee(checkpoint, "combined")
-    again.trace_every = 1
-    trained(again, data, tmp_path / "half", num_train_epochs=2, save_steps=1)
-    assert again.trace == whole.trace
-    for key, tensor in whole.state_dict().items():
-        assert torch.equal(tensor, again.state_dict()[key]), key
-
-
 def test_lora_trains_low_rank_terms_alone_and_a_projection_bridges_widths(checkpoint: Checkpoint) -> None:
     method = trainee(checkpoint, lora=2)
     assert set(method.groups(MODULE)) == {"head"}

@@ -138,12 +138,14 @@ class DocumentExamples:
     def fingerprint(self) -> dict[str, Any]:
         """What a resumed run compares: name -> value or SHA-256, and what the store's Spec compares."""
         digest = hashlib.sha256()
-        for part in (self.tuples, self.labels, *(window.ids for window in self.windows)):
+        shown = (part for window in self.windows for part in (window.ids, window.word))
+        for part in (self.tuples, self.labels, *shown):
             digest.update(np.ascontiguousarray(part).tobytes())
         digest.update("\n".join(self.keys).encode())
         return {
             "tuples": str(len(self.tuples)),
             "windows": str(len(self.windows)),
+            "windows_per_batch": str(self.windows_per_batch),
             "content": digest.hexdigest(),
             "store": None if self.source is None else self.source.spec.compared(),
         }

@@ -118,6 +118,11 @@ class FastDoc(nn.Module):
 
     # what train.fit asks
 
+    def described(self) -> dict[str, Any]:
+        """Settings of the objective that are not left as they are by default, the scale of sentence vectors and the
+        mask's id: none of this shows in the weights' names and shapes."""
+        return {"objective": self.objective.chosen(), "token_scale": self.token_scale, "mask_id": self.mask_id}
+
     def modules_of(self) -> dict[str, nn.Module]:
         """Everything under one name."""
         return {MODULE: self}

@@ -138,6 +138,10 @@ class Objective:
         unread = [name for part, own in READERS.items() if not getattr(self, part) for name in own]
         return [name for name in names if name in unread]
 
+    def chosen(self) -> dict[str, Any]:
+        """The settings that are not left as they are by default."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
