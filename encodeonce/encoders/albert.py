@@ -32,7 +32,8 @@ class Albert(Stack):
         dense="predictions.dense",
         norm="predictions.LayerNorm",
         weight="predictions.decoder.weight",
-        bias="predictions.bias",
+        bias="predictions.decoder.bias",
+        tied_bias="predictions.bias",
         activation="predictions.activation",
     )
 

@@ -21,7 +21,8 @@ class Bert(BertBlocks):
         dense="cls.predictions.transform.dense",
         norm="cls.predictions.transform.LayerNorm",
         weight="cls.predictions.decoder.weight",
-        bias="cls.predictions.bias",
+        bias="cls.predictions.decoder.bias",
+        tied_bias="cls.predictions.bias",
         activation="cls.predictions.transform.transform_act_fn",
     )
 

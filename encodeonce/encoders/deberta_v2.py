@@ -30,7 +30,8 @@ class DebertaV2(Stack):
         dense="cls.predictions.transform.dense",
         norm="cls.predictions.transform.LayerNorm",
         weight="cls.predictions.decoder.weight",
-        bias="cls.predictions.bias",
+        bias="cls.predictions.decoder.bias",
+        tied_bias="cls.predictions.bias",
         activation="cls.predictions.transform.transform_act_fn",
     )
 

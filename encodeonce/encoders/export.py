@@ -131,7 +131,9 @@ def _head_names(head: MaskedLM, config: Mapping[str, Any], base: Path) -> dict[s
     parts = ((paths.dense, head.dense), (paths.norm, head.norm))
     found = {f"{path}.{n}": t for path, part in parts for n, t in part.state_dict().items()}
     if head.bias is not None:
-        found |= {paths.bias: head.bias, paths.weight.removesuffix("weight") + "bias": head.bias}
+        found[paths.bias] = head.bias
+        if paths.tied_bias and config.get("tie_word_embeddings", True):
+            found[paths.tied_bias] = head.bias
     if head.weight is not None and not head.tied:
         found[paths.weight] = head.weight
     return found

@@ -75,15 +75,11 @@ class MaskedLM(nn.Module):
                 f"says {config.get('architectures')}. Take the checkpoint as it was after masked-language pre-training,"
                 " or a classification head on its vectors."
             )
-        new = (
-            ()
-            if held
-            else (paths.dense, paths.norm, paths.weight, paths.bias, paths.weight.removesuffix("weight") + "bias")
-        )
+        own = (paths.dense, paths.norm, paths.weight, paths.bias, paths.tied_bias or paths.bias)
         with torch.random.fork_rng(devices=[]):
             if seed is not None:
                 torch.manual_seed(seed)
-            model, _ = load_and_grow(AUTO, folder, new)
+            model, _ = load_and_grow(AUTO, folder, () if held else own)
         weight, parameters = model.get_parameter(paths.weight), dict(model.named_parameters(remove_duplicate=False))
         return cls(
             model.get_submodule(paths.dense),

@@ -25,7 +25,11 @@ class MPNet(Stack):
         "down": "output.dense",
     }
     MASKED: ClassVar = MaskedPaths(
-        dense="lm_head.dense", norm="lm_head.layer_norm", weight="lm_head.decoder.weight", bias="lm_head.bias"
+        dense="lm_head.dense",
+        norm="lm_head.layer_norm",
+        weight="lm_head.decoder.weight",
+        bias="lm_head.decoder.bias",
+        tied_bias="lm_head.bias",
     )
 
     @property

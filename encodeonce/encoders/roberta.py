@@ -18,7 +18,11 @@ class Roberta(BertBlocks):
     """Views as BERT's. The first position is row pad_token_id + 1 of the table (case LONG-2)."""
 
     MASKED: ClassVar = MaskedPaths(
-        dense="lm_head.dense", norm="lm_head.layer_norm", weight="lm_head.decoder.weight", bias="lm_head.bias"
+        dense="lm_head.dense",
+        norm="lm_head.layer_norm",
+        weight="lm_head.decoder.weight",
+        bias="lm_head.decoder.bias",
+        tied_bias="lm_head.bias",
     )
 
     def embed(

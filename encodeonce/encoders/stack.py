@@ -41,13 +41,15 @@ class PostNormPaths:
 @dataclass(frozen=True)
 class MaskedPaths:
     """Where a masked-language-model head is in its model: the modules of its projection, its norm and its activation
-    ("": exact gelu), the parameters that are the vocabulary's vectors and biases."""
+    ("": exact gelu), the parameters that are the vocabulary's vectors and biases. Where vectors are tied, the biases
+    have a second name (`tied_bias`, "": none); untied, what has that name is never added to anything."""
 
     dense: str
     norm: str
     weight: str
     bias: str
     activation: str = ""
+    tied_bias: str = ""
 
 
 def ranks(mask: Bool[Tensor, "B T"] | Bool[Tensor, "B T T"]) -> Int[Tensor, "B T"]:

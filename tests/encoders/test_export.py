@@ -60,6 +60,31 @@ def test_fd9_no_step_gives_the_base_back_bit_for_bit(checkpoint: Checkpoint, fam
     assert json.loads((tmp_path / "out/config.json").read_text()) == json.loads((base / "config.json").read_text())
 
 
+@pytest.mark.parametrize("family", [*FAMILIES, "albert", "deberta_v2", "electra", "distilbert"])
+def test_fd9_an_untied_head_comes_back_bit_for_bit_and_a_trained_one_is_what_answers(
+    checkpoint: Checkpoint, family: str, tmp_path: Path
+) -> None:
+    """Its two biases differ, and one of them alone is added: the logits of the export are those of the trained head."""
+    import transformers
+
+    base = checkpoint(family, masked=True, tie_word_embeddings=False)
+    done, head = export(live(base), base, tmp_path / "out", MaskedLM.load(base), trained=False), MaskedLM.load(base)
+    old, new = load_file(base / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    assert old.keys() == new.keys()
+    assert all(torch.equal(old[name], new[name]) for name in old)
+    assert (done.changed, done.head) == (0, True)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter += torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2))
+    trained = export(live(base), base, tmp_path / "moved", head)
+    assert trained.changed == len(list(head.parameters()))
+    model, ids = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "moved").eval(), torch.tensor([[7, 9, 8]])
+    stack = Pretrained(base).stack()
+    with torch.no_grad():
+        due = head(stack.run(stack.place(stack.lookup(ids)), None)[-1][0])
+        torch.testing.assert_close(model(input_ids=ids).logits[0], due, atol=2e-4, rtol=1e-5)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fd9_trained_it_loads_whole_and_gives_the_trained_vectors(
     checkpoint: Checkpoint, family: str, tmp_path: Path

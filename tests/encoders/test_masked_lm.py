@@ -55,6 +55,19 @@ def test_logits_equal_transformers(family: str, checkpoint: Callable[..., Path],
     assert torch.equal(head(states, table=table), head(states))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_of_an_untied_head_equal_transformers(family: str, checkpoint: Callable[..., Path]) -> None:
+    """Whose vectors are its own, and whose two biases differ, of which one alone is added."""
+    import transformers
+
+    folder = checkpoint(family, masked=True, tie_word_embeddings=False)
+    ids = torch.randint(5, 30, (2, 9), generator=torch.Generator().manual_seed(1))
+    expected = logits_of(transformers.AutoModelForMaskedLM.from_pretrained(folder).eval(), ids).flatten(0, 1)
+    head = Pretrained(folder).masked_lm()
+    assert not head.tied
+    torch.testing.assert_close(head(states_of(folder, ids)), expected, atol=2e-5, rtol=1e-5)
+
+
 def test_minilm_mlm_equals_transformers(shared: Path) -> None:
     folder = shared / "models" / "minilm-mlm"
     import transformers
