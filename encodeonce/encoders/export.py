@@ -7,7 +7,7 @@ every tool that reads the base reads the export.
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,13 @@ def export(
     old = _tensors(base)
     new = _weights(blocks)
     prefix = f"{blocks.stack.model.base_model_prefix}."
-    placed = {_name(name, prefix, old, base): tensor for name, tensor in new.items()}
+    placed = {_name(names, prefix, old, base): new[names[0]] for names in _shared(blocks, new)}
     config = checkpoint.read_config(base)
     placed |= _head(head, blocks, config, base, old, placed)
     final = {name: placed.get(name, tensor) for name, tensor in old.items()}
     final = {n: t.detach().cpu().float().contiguous() if t.is_floating_point() else t for n, t in final.items()}
     changed = sum(not torch.equal(final[name], old[name].to(final[name].dtype)) for name in old)
-    entrance = next(n for n in placed if n.endswith(_input_name(blocks)))
+    entrance = _entrance(blocks, placed)
     equal = torch.equal(final[entrance], old[entrance].float())
     _write(base, target, {name: tensor.clone() for name, tensor in final.items()})
     if check:
@@ -104,19 +104,31 @@ def _weights(blocks: LiveBlocks) -> dict[str, Tensor]:
     return state
 
 
-def _name(name: str, prefix: str, old: Mapping[str, Tensor], base: Path) -> str:
+def _shared(blocks: LiveBlocks, names: Mapping[str, Tensor]) -> list[list[str]]:
+    """The names of each weight: one that modules share has several (T5's piece vectors), and files keep one of them."""
+    found: dict[Any, list[str]] = {}
+    own = dict(blocks.stack.model.named_parameters(remove_duplicate=False))
+    for name in names:
+        found.setdefault(id(own[name]) if name in own else name, []).append(name)
+    return list(found.values())
+
+
+def _name(names: Sequence[str], prefix: str, old: Mapping[str, Tensor], base: Path) -> str:
     """What the base's files call a weight: as the model, with its prefix, or with the norms' former names."""
-    former = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
-    for known in (name, prefix + name, former, prefix + former):
-        if known in old:
-            return known
-    raise EncoderError(f"{base}: its files hold no {name!r} (nor {prefix + name!r}), so the weight has no place there.")
+    for name in names:
+        former = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        for known in (name, prefix + name, former, prefix + former):
+            if known in old:
+                return known
+    tried = f"{names[0]!r} (nor {prefix + names[0]!r})"
+    raise EncoderError(f"{base}: its files hold no {tried}, so the weight has no place there.")
 
 
-def _input_name(blocks: LiveBlocks) -> str:
-    """The name of the piece vectors inside the model."""
+def _entrance(blocks: LiveBlocks, placed: Mapping[str, Tensor]) -> str:
+    """The base's name of the piece vectors."""
     wanted = blocks.stack.model.get_input_embeddings().weight
-    return next(n for n, p in blocks.stack.model.named_parameters(remove_duplicate=False) if p is wanted)
+    own = tuple(n for n, p in blocks.stack.model.named_parameters(remove_duplicate=False) if p is wanted)
+    return next(name for name in placed if name.endswith(own))
 
 
 def _trains_pieces(blocks: LiveBlocks) -> bool:
@@ -152,7 +164,7 @@ def _head(
     paths = family.masked_paths(config)
     found = {} if head is None else {n: t for n, t in _head_names(head, config, base).items() if n in old}
     if paths is not None and paths.weight in old and config.get("tie_word_embeddings", True):
-        found[paths.weight] = next(t for n, t in placed.items() if n.endswith(_input_name(blocks)))
+        found[paths.weight] = placed[_entrance(blocks, placed)]
     return found
 
 

@@ -114,6 +114,32 @@ def test_fd9_trained_it_loads_whole_and_gives_the_trained_vectors(
     assert Pretrained(tmp_path / "out").spec().weights != Pretrained(base).spec().weights
 
 
+@pytest.mark.parametrize("auto", ["T5EncoderModel", "T5ForConditionalGeneration"])
+def test_an_encoder_whose_piece_vectors_have_several_names_is_exported(
+    checkpoint: Checkpoint, tmp_path: Path, auto: str
+) -> None:
+    """T5's files keep them as "shared"; a decoder beside the encoder stays as it was, bit for bit."""
+    import transformers
+
+    base, encoder = tmp_path / "base", checkpoint("t5")
+    config = transformers.AutoConfig.from_pretrained(encoder)
+    getattr(transformers, auto)(config).save_pretrained(base)
+    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(base)
+    blocks = stepped(live(base))
+    done = export(blocks, base, tmp_path / "out")
+    old, new = load_file(base / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    assert old.keys() == new.keys()
+    assert done.piece_vectors_equal
+    changed = {name for name in old if not torch.equal(old[name], new[name])}
+    assert changed
+    assert all(name.startswith("encoder.") for name in changed)
+    model, ids = transformers.T5EncoderModel.from_pretrained(tmp_path / "out").eval(), torch.tensor([[7, 9, 8, 11]])
+    blocks.eval()
+    with torch.no_grad():
+        due = blocks(blocks.enter(ids[0], (4,)), (4,))
+        torch.testing.assert_close(model(input_ids=ids).last_hidden_state[0], due, atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("with_modules", [True, False])
 def test_the_export_is_a_model_of_sentence_transformers_and_an_encoder_here(
     checkpoint: Checkpoint, tmp_path: Path, with_modules: bool
