@@ -47,9 +47,15 @@ class SampleSection(Section):
         default="", description="field of a document's topic (a BERTopic model's number, -1: none), not clusters"
     )
     n_topics: int = Field(default=0, ge=0, description="topics at the finest level; 0: one for 25 documents, 8 to 200")
-    min_children: int = Field(default=5, gt=0, description="documents of such a topic at least; others have no class")
+    min_documents: int = Field(default=5, gt=0, description="documents of such a topic at least; others have no class")
+    min_children: int = Field(default=2, gt=0, description="topics below a topic at least; 1: also an only one")
     shuffled: bool = Field(default=False, description="metadata given to other documents: the control")
     n_held_out: int = Field(default=4000, gt=0, description="tuples of held-out documents that are scored")
+
+    @property
+    def clustered(self) -> bool:
+        """Whether classes are clusters, which are made of the vectors of all training documents."""
+        return bool(self.topic_levels) and not self.topics
 
 
 class ProbeSection(Section):

@@ -89,11 +89,13 @@ def check(config: PretrainConfig, objective: Objective) -> None:
         raise ConfigError(f"sample.topic_levels = {made.topic_levels}: this objective reads no classes; leave it out.")
     if made.topics and not made.topic_levels:
         raise ConfigError(f"sample.topics = {made.topics!r}: set sample.topic_levels, too.")
-    if (made.topics or not made.topic_levels) and (made.n_topics or made.min_children != 5):
+    if (made.topics or not made.topic_levels) and (made.n_topics or made.min_documents != 5):
         raise ConfigError(
-            f"sample.n_topics = {made.n_topics}, sample.min_children = {made.min_children} are of topics that are "
+            f"sample.n_topics = {made.n_topics}, sample.min_documents = {made.min_documents} are of topics that are "
             "clusters; set sample.topic_levels without sample.topics, or leave these out."
         )
+    if made.min_children != 2 and not made.topic_levels:
+        raise ConfigError(f"sample.min_children = {made.min_children} is of topics: set sample.topic_levels, too.")
     if made.shuffled and (made.rule == "rouge" or made.topic_levels):
         raise ConfigError(
             "sample.shuffled gives documents each other's metadata; rule = 'rouge' and topic_levels read the texts, so "

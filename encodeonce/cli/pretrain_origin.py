@@ -16,10 +16,10 @@ from .pretrain_material import Material
 
 __all__ = ["begun", "holds", "refuse_other", "sample_of"]
 
-WRITTEN = ("encoder", "sentence-encoder", "heads.safetensors", "report.json", "train")
+WRITTEN = ("encoder", "sentence-encoder", "heads.safetensors", "classes.json", "report.json", "train")
 """What a run writes into its folder, beside what says which run it is."""
 
-ADDED = {"n_topics": 0, "min_children": 5, "topics": ""}
+ADDED = {"n_topics": 0, "min_documents": 5, "topics": ""}
 """Keys of `[sample]` that runs did not always have, and what these did."""
 
 
@@ -53,7 +53,7 @@ def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled
     if not begun(folder):
         text = json.dumps(now, indent=1) + "\n"
         if not path.is_file() or path.read_text() != text:
-            for counted in ("size.json", "encode.json"):
+            for counted in ("size.json", "encode.json", "encode-scored.json"):
                 (folder / counted).unlink(missing_ok=True)
             write_bytes(path, text.encode())
         return False
@@ -68,4 +68,6 @@ def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled
 
 def sample_of(config: PretrainConfig) -> dict[str, Any]:
     """`[sample]` as it is compared: a key that was added since counts where it changes something."""
-    return {key: value for key, value in config.sample.model_dump(mode="json").items() if ADDED.get(key, ...) != value}
+    idle = set() if config.sample.topic_levels else {"min_children"}
+    dumped = config.sample.model_dump(mode="json", exclude=idle)
+    return {key: value for key, value in dumped.items() if ADDED.get(key, ...) != value}

@@ -36,6 +36,7 @@ log = logging.getLogger("encodeonce")
 
 PROBE = "probe"
 """The name of an objective that is still to be chosen."""
+OF_TOPICS = ("topic_levels", "topics", "n_topics", "min_documents", "min_children")
 TRIED = ("both", "masked", "combined")
 UNTOUCHED, TRAINED = "untouched", "trained"
 
@@ -168,7 +169,8 @@ def _with(config: PretrainConfig, name: str, budget: str) -> PretrainConfig:
     """The config of one objective: without classes from clusters where it reads no classes."""
     sample = config.sample
     if not Objective.named(name, **config.options).hierarchy:
-        sample = sample.model_copy(update={"topic_levels": 0, "topics": "", "n_topics": 0, "min_children": 5})
+        default = {name: field.default for name, field in type(sample).model_fields.items() if name in OF_TOPICS}
+        sample = sample.model_copy(update=default)
     return config.model_copy(update={"objective": name, "budget": budget, "sample": sample})
 
 

@@ -1,4 +1,4 @@
-"""Triplets and quadruplets: rules, disjointness, determinism (identity 16, PRETRAIN-2); topics (identity 15)."""
+"""Triplets and quadruplets: rules, disjointness, determinism (identity 16, PRETRAIN-2)."""
 
 import json
 import time
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from encodeonce.errors import ConfigError, DataError
-from encodeonce.methods.fastdoc.sampling import _Both, quadruplets, shuffled, triplets
+from encodeonce.methods.fastdoc.sampling import _Both, _Sampler, quadruplets, shuffled, triplets
 from encodeonce.methods.fastdoc.similarity import Cited, SharedGroup
-from encodeonce.methods.fastdoc.unsupervised import rouge_triplets, topics, topics_of
+from encodeonce.methods.fastdoc.unsupervised import rouge_triplets
 from encodeonce.metrics.rouge import rouge_l
 
 
@@ -67,6 +67,57 @@ def test_one_category_of_many_documents_is_refused_at_once() -> None:
     assert time.perf_counter() - began < 10
     with pytest.raises(DataError, match="no negatives: every one of 3 pairs"):
         triplets(SharedGroup.of(list("abc"), [["x", "y"], ["y", "z"], ["x", "z"]]), 5)
+
+
+@pytest.mark.parametrize("extra", [0, 4])
+def test_documents_that_all_are_similar_to_are_not_looked_at_pair_by_pair(
+    monkeypatch: pytest.MonkeyPatch, extra: int
+) -> None:
+    """Three concepts, two a document, so any two documents share one; beside them four of another concept, with which
+    all pairs have a negative. The pool is looked through a few times a document, not a pair."""
+    n, looked, apart = 90, [], _Sampler._apart
+    groups = [[["x", "y"], ["y", "z"], ["x", "z"]][i % 3] for i in range(n)] + [["w"]] * extra
+
+    def counting(self: _Sampler, anchor: int, positive: int, others: np.ndarray) -> np.ndarray:
+        looked.append(len(others))
+        return apart(self, anchor, positive, others)
+
+    monkeypatch.setattr(_Sampler, "_apart", counting)
+    rule = SharedGroup.of([str(i) for i in range(n + extra)], groups)
+    if extra:
+        sample = triplets(rule, 10_000)
+        due = {(a, p) for p in range(n + extra) for a in range(p) if set(groups[a]) & set(groups[p])}
+        assert {(min(a, p), max(a, p)) for a, p, _ in sample.tuples.tolist()} == due
+        assert sample.report.without_negative == 0
+        return
+    with pytest.raises(DataError, match=f"no negatives: every one of {n * (n - 1) // 2} pairs"):
+        triplets(rule, 50)
+    assert sum(one == n for one in looked) < 12 * n
+
+
+def test_pairs_without_a_negative_are_counted_once_and_all_others_found() -> None:
+    """Against looking at each pair, with texts that stand twice, concepts that nearly all have, and none at all."""
+    generator, lost = np.random.default_rng(3), 0
+    for _ in range(40):
+        n = int(generator.integers(5, 16))
+        groups = [{f"c{c}" for c in generator.choice(4, generator.integers(0, 4), replace=False)} for _ in range(n)]
+        keys = [f"t{k}" for k in generator.integers(0, 12, n)]
+        pairs = [(a, p) for p in range(n) for a in range(p) if keys[a] != keys[p] and groups[a] & groups[p]]
+        free = {
+            (a, p): [
+                d for d in range(n) if groups[d] and keys[d] not in (keys[a], keys[p])
+                and not groups[d] & (groups[a] | groups[p])
+            ]
+            for a, p in pairs
+        }  # fmt: skip
+        if not any(free.values()):
+            continue
+        sample = triplets(SharedGroup.of(keys, [sorted(own) for own in groups]), 1000, seed=1)
+        found = {(min(a, p), max(a, p)) for a, p, _ in sample.tuples.tolist()}
+        assert found == {pair for pair, others in free.items() if others}
+        assert sample.report.without_negative == len(pairs) - len(found)
+        lost += len(pairs) - len(found)
+    assert lost > 50
 
 
 def test_a_name_that_stands_twice_is_one_group() -> None:
@@ -132,6 +183,19 @@ def test_citations_and_their_hard_negatives() -> None:
         triplets(SharedGroup.of(["a"], [["x"]]), 1, hard_ratio=0.3)
 
 
+def test_a_copy_of_a_cited_text_is_no_negative() -> None:
+    """0 cites 1, and 2 has the text of 1. Nor is it a hard one, nor is a copy of the anchor."""
+    keys = ["a", "b", "b", "d", "e", "d"]
+    rule = Cited.of(keys, list("012345"), [["1"], [], [], ["0"], [], []])
+    assert rule.similar(0, np.arange(6)).tolist() == [False, True, True, False, False, False]
+    drawn = {n for seed in range(30) for a, _, n in triplets(rule, 2, seed).tuples.tolist() if a == 0}
+    assert drawn == {3, 4, 5}
+    assert rule.hard(3).tolist() == [1]
+    both = Cited.of(keys, list("012345"), [["1", "3"], [], [], ["2", "5", "0"], [], []])
+    assert both.hard(0).tolist() == [], "3 cites a copy of what 0 cites, itself again, and 0"
+    assert both.hard(3).tolist() == [], "0 cites copies of what 3 cites, and 3"
+
+
 def test_quadruplets_by_brand_and_category() -> None:
     generator = np.random.default_rng(1)
     category, brand = generator.integers(0, 4, 90), generator.integers(0, 3, 90)
@@ -195,54 +259,3 @@ def test_similar_texts_stay_true_when_anchor_and_positive_change_places() -> Non
     assert len(sample.tuples) > 50
     for a, p, n in sample.doubled().tuples.tolist():
         assert rouge_l(texts[a], texts[n]) < rouge_l(texts[a], texts[p])
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_fd15_topics_are_nested_at_every_depth() -> None:
-    """The same class at a level implies the same class at every level above; sizes grow; outliers are null."""
-    generator = np.random.default_rng(0)
-    centres = generator.normal(size=(12, 16)) * 3
-    owner = np.repeat(np.arange(12), 20)
-    vectors = (centres[owner] + generator.normal(size=(240, 16)) * 0.2).astype(np.float32)
-    texts = [f"alpha{'abcdefghijkl'[k]} beta{'abcdefghijkl'[k // 2]} common words here" for k in owner]
-    for depth in (1, 3, 7):
-        found = topics(vectors, texts, depth, n_topics=12)
-        assert list(found.n_classes) == sorted(found.n_classes)
-        assert found.n_classes[-1] == 12
-        for level in range(1, depth):
-            above: dict[str, str] = {}
-            for path in found.paths:
-                assert above.setdefault(path[level], path[level - 1]) == path[level - 1]
-    for k in range(12):
-        assert len({path[-1] for path, own in zip(found.paths, owner, strict=True) if own == k}) == 1
-    assert any("alphaa" in names for names in found.names)
-    order = generator.permutation(240)
-    again = topics(vectors[order], [texts[i] for i in order], 3, n_topics=12)
-    same = topics(vectors, texts, 3, n_topics=12)
-    leaves = [path[-1] for path in again.paths]
-    found_sets = {frozenset(order[[i for i in range(240) if leaves[i] == c]].tolist()) for c in set(leaves)}
-    leaves = [path[-1] for path in same.paths]
-    due = {frozenset(i for i in range(240) if leaves[i] == c) for c in set(leaves)}
-    assert found_sets == due, "the order of documents changes no topic"
-    listed = same.to_json()
-    assert [one["documents"] for one in listed] == [20] * 12
-    assert {tuple(one["path"]) for one in listed} == set(same.paths)
-    assert all(f"alpha{'abcdefghijkl'[owner[same.paths.index(tuple(one['path']))]]}" in one["words"] for one in listed)
-    own = topics_of(np.array([0, 0, 1, 1, -1]), ["cat cat", "cat dog", "car bus", "car car", "x"], 2)
-    assert own.paths[4] == ()
-    assert own.paths[0] == own.paths[1] != own.paths[2]
-    assert own.to_json()[-1] == {"path": [], "documents": 1, "words": []}
-
-
-def test_too_few_documents_for_topics_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    vectors, texts = np.eye(12, dtype=np.float32), ["some words here"] * 12
-    with pytest.raises(DataError, match="9 documents are too few for two topics of min_children=5"):
-        topics(vectors[:9], texts[:9])
-    with pytest.raises(DataError, match="of 12 topics of 12 documents hold min_children=5"):
-        topics(vectors, texts, n_topics=12)
-    with pytest.raises(ConfigError, match="n_topics=13 must lie between 2 and the 12 documents"):
-        topics(vectors, texts, n_topics=13)
-    copies = topics(np.repeat(vectors[:2], 6, axis=0), texts, 1, n_topics=3)
-    assert [one["documents"] for one in copies.to_json()] == [6, 6], "the third holds nothing"
-    topics_of(np.arange(12) % 3, texts, 5)
-    assert "3 topics have 2 levels of different sizes, not 5" in caplog.text

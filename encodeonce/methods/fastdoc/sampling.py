@@ -148,6 +148,7 @@ class _Sampler:
         self.anchors = rule.anchors()
         self.taken: set[tuple[int, int]] = set()
         self.repeated = self.without_negative = 0
+        self.hopeless = np.zeros(len(rule), bool)  # similar to all others, so that no pair with them has a negative
         self._check()
 
     def _check(self) -> None:
@@ -181,16 +182,35 @@ class _Sampler:
         return Sample(np.array(found, np.int64), self._report(len(found)), symmetric=not self.hard_ratio)
 
     def _rest(self, wanted: int) -> list[tuple[int, ...]]:
-        """Pairs are running out: every one that is left, in a drawn order."""
-        anchors = self.generator.permutation(self.anchors)
+        """Pairs are running out: every one that is left, in a drawn order. Those of a document that is similar to all
+        others are counted and not looked at one by one."""
+        met = self._codes(np.array(sorted(self.taken), np.int64).reshape(-1, 2))
+        visited = np.zeros(len(self.rule), bool)
         found: list[tuple[int, ...]] = []
-        for anchor in anchors.tolist():
-            for positive in self.generator.permutation(self.rule.partners(anchor)).tolist():
+
+        def lost(anchor: int, positives: Pool) -> None:
+            fresh = positives[~visited[positives]]
+            pairs = np.stack([np.minimum(fresh, anchor), np.maximum(fresh, anchor)], 1)
+            self.without_negative += int((~np.isin(self._codes(pairs), met)).sum())
+
+        for anchor in self.generator.permutation(self.anchors).tolist():
+            partners = self.generator.permutation(self.rule.partners(anchor))
+            without = self.hopeless[partners] | self.hopeless[anchor]
+            lost(anchor, partners[without])
+            left = partners[~without]
+            for at, positive in enumerate(left.tolist()):
                 made = self._tuple(anchor, positive)
                 found += [made] if made else []
                 if len(found) == wanted:
                     return found
+                if self.hopeless[anchor]:
+                    lost(anchor, left[at + 1 :])
+                    break
+            visited[anchor] = True
         return found
+
+    def _codes(self, pairs: Int[np.ndarray, "M 2"]) -> Int[np.ndarray, " M"]:
+        return pairs[:, 0] * len(self.rule) + pairs[:, 1]
 
     def _positive(self, anchor: int) -> int:
         for _ in range(TRIES):
@@ -208,6 +228,8 @@ class _Sampler:
         negative = self._negative(anchor, positive)
         if negative < 0:
             self.without_negative += 1
+            for one in pair:
+                self.hopeless[one] = not self._apart(one, one, self.pool).any()
             return None
         if isinstance(self.rule, _Both):
             return anchor, positive, int(self.generator.choice(self.rule.far(anchor))), negative

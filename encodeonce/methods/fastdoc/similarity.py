@@ -148,7 +148,8 @@ class SharedGroup(Similarity):
 
 
 class Cited(Similarity):
-    """Similar: the document cites the other. `source` cites `target` [E]; not symmetric, spec A7's last rule."""
+    """Similar: the document cites the other, or one of its text. `source` cites `target` [E]; not symmetric, spec A7's
+    last rule."""
 
     alone = "none cites another one. Name the field of the cited ids, or give the documents cited."
 
@@ -199,11 +200,11 @@ class Cited(Similarity):
         return int(generator.choice(self.partners(document)))
 
     def similar(self, document: int, others: Ids) -> Bool[np.ndarray, " M"]:
-        return np.isin(others, self.partners(document))
+        return np.isin(self.texts[others], self.texts[self.partners(document)])
 
     def hard(self, document: int) -> Ids:
         """Cited by a cited document, but not by this one: SPECTER's hard negatives."""
         own = self.partners(document)
         further = [self.partners(int(one)) for one in own]
         found = np.unique(np.concatenate(further)) if further else np.zeros(0, np.int64)
-        return found[~np.isin(found, own) & (found != document)]
+        return found[~self.similar(document, found) & (self.texts[found] != self.texts[document])]
