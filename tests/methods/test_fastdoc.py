@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from encodeonce.batching import Encodings
 from encodeonce.encoders.live import LiveBlocks
@@ -18,7 +19,8 @@ from encodeonce.errors import ConfigError, DataError
 from encodeonce.methods.fastdoc.examples import DocumentExamples
 from encodeonce.methods.fastdoc.fastdoc import MODULE, FastDoc, TripletScorer
 from encodeonce.methods.fastdoc.losses import Hierarchy, distances, triplet_loss, tuple_loss
-from encodeonce.methods.fastdoc.masking import hidden, windows_of
+from encodeonce.methods.fastdoc.masking import hidden, in_words, windows_of
+from encodeonce.methods.fastdoc.measure import norms
 from encodeonce.methods.fastdoc.objective import Objective
 from encodeonce.methods.fastdoc.reading import over_sentences, shown_in
 from encodeonce.train.fit import fit
@@ -28,6 +30,7 @@ from encodeonce.types import Document, Encoding, Spec
 Checkpoint = Callable[..., Path]
 WORDS = ["the", "cat", "sat", "a", "dog", "mat", "red", "on"]
 CLASSES = (3, 5)
+WEIGHTS = "model.safetensors"
 
 
 def documents(n: int = 12, seed: int = 0) -> list[Document]:
@@ -367,6 +370,52 @@ def test_hidden_pieces_are_never_special_and_whole_words_go_together() -> None:
         assert not chosen[[0, -1]].any()
         assert chosen[1] == chosen[2]
         assert chosen[4] == chosen[5] == chosen[6]
+
+
+def test_marks_and_chinese_characters_are_words_of_their_own(checkpoint: Checkpoint) -> None:
+    """Each piece is in the word that its characters are in: what BERT's basic tokenizer cuts off is hidden alone."""
+    text = "the cats, running by: 河岸 rents."
+    encoder = Pretrained(checkpoint("bert"), overlap=0)
+    (cut,) = encoder.cut([Document("d", text=text)])
+    assert cut.word.tolist() == [-1, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, -1], "what stands between blanks"
+    (window,) = windows_of(in_words([cut], encoder.spans([text]), [text]), ["d"])
+    assert window.word.tolist() == [-1, 0, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8, 8, 9, -1]
+    more = " ".join([text] * 9)
+    (long,) = in_words(encoder.cut([Document("d", text=more)]), encoder.spans([more]), [more])
+    assert len(windows_of([long], ["d"])) > 1
+    assert long.word.max() == 89
+    assert long.n_words == 90
+
+
+@pytest.mark.parametrize(
+    ("family", "piece", "position"),
+    [
+        ("bert", "embeddings.word_embeddings", "embeddings.position_embeddings"),
+        ("distilbert", "embeddings.word_embeddings", "embeddings.position_embeddings"),
+        ("gpt2", "wte", "wpe"),
+        ("modernbert", "embeddings.tok_embeddings", ""),
+        ("t5", "shared", ""),
+    ],
+)
+def test_norms_are_the_mean_lengths_of_the_tables_rows(
+    checkpoint: Checkpoint, family: str, piece: str, position: str
+) -> None:
+    """And vectors scaled by them are as long as piece vectors, whether they were longer or shorter."""
+    weights = {name.removesuffix(".weight"): t.numpy() for name, t in load_file(checkpoint(family) / WEIGHTS).items()}
+    due = [float(np.linalg.norm(weights[name], axis=1).mean()) if name else 0.0 for name in (piece, position)]
+    stack = Pretrained(checkpoint(family)).stack()
+    for length in (0.1, 30.0):
+        vectors = np.random.default_rng(0).normal(size=(7, 32)).astype(np.float32)
+        vectors *= length / np.linalg.norm(vectors, axis=1, keepdims=True)
+        found = norms(stack, vectors)
+        assert [found.piece, found.position, found.sentence] == pytest.approx([*due, length], rel=1e-5)
+        scaled, plain = (
+            FastDoc(stack, Objective.named("triplet", scale=scale), token_scale=found.token_scale)
+            for scale in ("token", "")
+        )
+        entered = torch.from_numpy(vectors)
+        assert scaled.entering(entered).norm(dim=1).tolist() == pytest.approx([due[0]] * 7, rel=1e-4)
+        assert torch.equal(plain.entering(entered), entered)
 
 
 def test_settings_that_cannot_be_are_refused(checkpoint: Checkpoint) -> None:

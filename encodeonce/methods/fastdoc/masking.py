@@ -4,17 +4,18 @@ Axes: P pieces of all windows   M hidden ones   T pieces of one window
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from ...corpus.text import words
 from ...errors import DataError
 from ...types import Pieces
 
-__all__ = ["Masked", "Window", "hidden", "masked", "windows_of"]
+__all__ = ["Masked", "Window", "hidden", "in_words", "masked", "windows_of"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,20 @@ class Masked:
     targets: Int[Tensor, " M"]
 
 
+def in_words(cut: Sequence[Pieces], spans: Sequence[Int[np.ndarray, "T 2"]], texts: Sequence[str]) -> list[Pieces]:
+    """The same pieces, each in the word of its text that it begins in: marks of punctuation and Chinese characters are
+    words (`corpus.text.words`), not parts of what stands between blanks. `spans` are those of `Pretrained.spans`."""
+    found = []
+    for pieces, own, text in zip(cut, spans, texts, strict=True):
+        first = np.array([start for start, _ in words(text)], np.int64)
+        word = np.where(pieces.word < 0, -1, np.searchsorted(first, own[:, 0], side="right") - 1)
+        found.append(replace(pieces, word=word.astype(pieces.word.dtype), n_words=len(first)))
+    return found
+
+
 def windows_of(cut: Sequence[Pieces], places: Sequence[str]) -> list[Window]:
-    """The windows of cut documents, special pieces around each. A piece in two windows (overlap) is in both."""
+    """The windows of cut documents, special pieces around each. A piece in two windows (overlap) is in both. Words are
+    those of the pieces: what stands between blanks in a running text, or its words after `in_words`."""
     found = []
     for pieces, place in zip(cut, places, strict=True):
         before, after = pieces.windows[0][0], pieces.windows[-1][1]

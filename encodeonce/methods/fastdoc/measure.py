@@ -63,7 +63,8 @@ class Norms:
 def norms(stack: Stack, vectors: Float[np.ndarray, "N E"]) -> Norms:
     """Of an encoder's own tables and of these sentence vectors."""
     table = stack.model.get_input_embeddings().weight
-    places = getattr(getattr(stack.model, "embeddings", None), "position_embeddings", None)
+    named = dict(module for part in stack.entrance() for module in part.named_modules())
+    places = named.get("position_embeddings", getattr(stack.model, "wpe", None))
     position = 0.0 if places is None else float(places.weight.norm(dim=1).mean())
     return Norms(float(table.norm(dim=1).mean()), position, float(np.linalg.norm(vectors, axis=1).mean()))
 
