@@ -105,8 +105,20 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
         f"masked LM  {cost['masked_epoch_seconds']:,.1f} s as probed, {_flops(cost['masked_epoch_flops'])} for one "
         f"epoch of the same documents: {times['total']} times the total;",
         f"           {times['train']} times training alone, which is what the paper counts",
+        *_scoring(cost),
         f"padding    {100 * cost['positions']['padded_share']:.1f} % of the positions run"
         + (f"; {cut:,} documents have more sentences than are read" if cut else ""),
+    ]
+
+
+def _scoring(cost: dict[str, Any]) -> list[str]:
+    """What held-out documents cost, which are encoded to be scored; nothing where there are none."""
+    own = cost.get("scoring")  # reports did not always have it
+    if not own or not own["documents"]:
+        return []
+    return [
+        f"scored     {own['documents']:,} held-out documents, encoded beside: {own['seconds']:,.1f} s, "
+        f"{_flops(own['flops'])}"
     ]
 
 

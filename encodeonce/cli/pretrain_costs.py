@@ -4,14 +4,14 @@ Axes: N documents   Q tuples   K documents of a tuple   W windows
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from .. import costs
-from ..costs import Shape
+from ..costs import Product, Shape
 from ..errors import ConfigError
 
 __all__ = ["Budget", "Prices", "encoding", "fitting", "masked_windows", "masking", "training"]
@@ -24,17 +24,35 @@ def encoding(shape: Shape, sizes: Sequence[int]) -> int:
     return costs.flops(costs.forward_macs(costs.encoder_products(shape, sum(sizes), sum(n * n for n in sizes))))
 
 
-def training(shape: Shape, lengths: Sequence[int], padding: int = 0) -> int:
-    """FLOPs of training steps on items of so many positions, every block trained; `padding` are positions beside them
-    that are run and not looked at."""
-    products = costs.encoder_products(shape, sum(lengths) + padding, sum(n * n for n in lengths), shape.n_blocks)
-    return costs.flops(costs.step_macs(products))
+def training(shape: Shape, lengths: Sequence[int], padding: int = 0, lora: int = 0) -> int:
+    """FLOPs of training steps on items of so many positions, every block trained, or (`lora`) terms of this rank beside
+    the queries' and values' weights; `padding` are positions beside them that are run and not looked at."""
+    positions = sum(lengths) + padding
+    products = costs.encoder_products(shape, positions, sum(n * n for n in lengths), shape.n_blocks)
+    return costs.flops(costs.step_macs(_low_rank(shape, products, positions, lora) if lora else products))
 
 
-def masking(shape: Shape, lengths: Sequence[int], probability: float, vocabulary: int) -> int:
+def _low_rank(shape: Shape, products: Iterable[Product], positions: int, rank: int) -> list[Product]:
+    """The same products where weights are frozen: of attention's two operands both depend on what is trained, of all
+    others the states alone. What enters the lowest block takes no gradient, so nor do its keys."""
+    gradients = {"attention": 2, "embedding": 0, "query, key and value of the lowest block": 0}
+    kept = {product.name: replace(product, gradients=gradients.get(product.name, 1)) for product in products}
+    keys = kept["attention"].macs // (2 * shape.n_blocks)
+    kept["attention"] = replace(kept["attention"], macs=kept["attention"].macs - keys)
+    down, up = (2 * rank * width * positions for width in (shape.width, shape.attention))
+    return [
+        *kept.values(),
+        Product("scores of the lowest block", keys, 1),
+        Product("low-rank terms of the lowest block, down", down, 1),
+        Product("low-rank terms, down", (shape.n_blocks - 1) * down, 2),
+        Product("low-rank terms, up", shape.n_blocks * up, 2),
+    ]
+
+
+def masking(shape: Shape, lengths: Sequence[int], probability: float, vocabulary: int, lora: int = 0) -> int:
     """The same for windows of pieces, with the masked-language head at the hidden ones alone."""
     head = costs.TRAINING * int(probability * sum(lengths)) * (shape.width**2 + shape.width * vocabulary)
-    return training(shape, lengths) + costs.flops(head)
+    return training(shape, lengths, lora=lora) + costs.flops(head)
 
 
 def masked_windows(pieces: Sequence[int], *limits: int) -> list[int]:

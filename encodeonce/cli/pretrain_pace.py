@@ -74,7 +74,8 @@ class Pace:
         if len(tuples):
             chosen = tuples[: max(1, PROBED // tuples.shape[1])].T.ravel()
             lengths = [len(documents[i].sentences) for i in chosen]
-            self.batch += self.step(self.base, self.shown(lengths)) * self.size * tuples.shape[1] / len(lengths)
+            taken = self.step(self.base, self.shown(lengths), self.objective.lora)
+            self.batch += taken * self.size * tuples.shape[1] / len(lengths)
             if self.config.full:
                 few = chosen[:FEW]
                 lengths = [size for own in self.sizes([documents[i] for i in few.tolist()]) for size in own]
@@ -99,10 +100,13 @@ class Pace:
         cut = self.base.cut(list(map(joined, documents[:WINDOWS])))
         return masked_windows([len(one) for one in cut], self.config.window, self.base.window)[:WINDOWS]
 
-    def step(self, model: Pretrained, lengths: Sequence[int]) -> float:
-        """Seconds of forward, backward and optimiser of a model's blocks over random rows, the second time."""
-        stack = model.stack()
-        blocks = LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True, compute=self.objective.compute)
+    def step(self, model: Pretrained, lengths: Sequence[int], lora: int = 0) -> float:
+        """Seconds of forward, backward and optimiser of a model's blocks over random rows, the second time; of low-rank
+        terms beside their weights, where `lora` is a rank."""
+        stack, made = model.stack(), self.objective
+        terms = (lora, made.lora_alpha) if lora else None
+        every = range(stack.n_blocks)
+        blocks = LiveBlocks(stack, every, final=True, embeddings=True, compute=made.compute, lora=terms)
         width = int(stack.model.get_input_embeddings().weight.shape[1])
         optimiser = torch.optim.AdamW(blocks.parameters(), lr=1e-9, fused=True)
         vectors, taken = torch.randn(sum(lengths), width, generator=torch.Generator().manual_seed(0)), 0.0
@@ -121,7 +125,8 @@ class Pace:
 
     def masking(self, lengths: Sequence[int]) -> int:
         """FLOPs of a masked loss over windows of these lengths."""
-        return masking(self.base.shape, lengths, self.objective.probability, int(self.base.config["vocab_size"]))
+        made, vocabulary = self.objective, int(self.base.config["vocab_size"])
+        return masking(self.base.shape, lengths, made.probability, vocabulary, made.lora)
 
     def sized(
         self,
@@ -168,7 +173,8 @@ class Pace:
         budget = Budget.read(self.config.budget)
         prices = self.flops(documents, tuples, windows) if budget.of_flops else self.seconds(documents, tuples, windows)
         if not budget.of_flops:
-            prices = replace(prices, fixed=self.sentence * len(self.missing(apart)))
+            held_out = self.sentence * len(self.missing(apart))
+            prices = replace(prices, fixed=prices.fixed + held_out)
         if not len(tuples):
             return fitting(budget, prices, None, self.size)
         return fitting(budget, replace(prices, each=times * prices.each), tuples, -(-self.size // times))
@@ -180,28 +186,31 @@ class Pace:
         if not len(tuples):
             return Prices(once, beside)
         lengths = np.array([len(document.sentences) for document in documents], np.int64)[tuples]
-        each = np.array([training(shape, self.shown(row)) for row in lengths.tolist()], np.float64)
+        lora = self.objective.lora
+        each = np.array([training(shape, self.shown(row), lora=lora) for row in lengths.tolist()], np.float64)
         if len(beside):
             each += self.config.windows_per_batch / self.size * beside.mean()
-        used = np.unique(tuples)
-        sizes = dict(zip(used.tolist(), self.sizes([documents[i] for i in used]), strict=True))
+        clustered, used = self.config.sample.clustered, np.unique(tuples)
         if self.config.full:
             live = np.zeros(len(documents))
-            for i, own in sizes.items():
-                live[i] = training(self.source.shape, own)
-            return Prices(once, each + live[tuples].sum(1))
-        for i, own in sizes.items():
-            once[i] = encoding(self.source.shape, own)
-        return Prices(once, each)
+            live[used] = [training(self.source.shape, own) for own in self.sizes([documents[i] for i in used])]
+            each += live[tuples].sum(1)
+        if self.config.full and not clustered:
+            return Prices(once, each)
+        read = np.arange(len(documents)) if clustered else used
+        once[read] = [encoding(self.source.shape, own) for own in self.sizes([documents[i] for i in read.tolist()])]
+        return Prices(np.zeros(len(documents)), each, once.sum()) if clustered else Prices(once, each)
 
     def seconds(self, documents: Sequence[Document], tuples: Tuples, windows: Sequence[Window]) -> Prices:
-        """As probed; what is stored costs nothing."""
-        once = np.zeros(len(documents))
+        """As probed; what is stored costs nothing. All documents are paid for first where clusters are made of them."""
+        once, each = np.zeros(len(documents)), np.full(len(tuples) or len(windows), self.batch / self.size)
+        if self.config.sample.clustered:
+            return Prices(once, each, self.sentence * len(self.missing(documents)))
         used = [] if self.config.full else np.unique(tuples).tolist()
         known = [documents[i] for i in used]
         for place in self.store.missing(self.store.keys(known)):
             once[used[place]] = self.sentence * len(known[place].sentences)
-        return Prices(once, np.full(len(tuples) or len(windows), self.batch / self.size))
+        return Prices(once, each)
 
     def estimate(self, documents: Sequence[Document], tuples: Tuples, windows: Sequence[Window]) -> None:
         """Say how long encoding these documents and training will take."""

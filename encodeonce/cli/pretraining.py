@@ -21,7 +21,7 @@ from ..encoders.pretrained import Pretrained
 from ..errors import DataError, EncoderError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
 from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
-from ..methods.fastdoc.masking import Window, windows_of
+from ..methods.fastdoc.masking import Window, in_words, windows_of
 from ..methods.fastdoc.measure import norms, plain_means
 from ..methods.fastdoc.objective import Objective
 from ..methods.fastdoc.sampling import Sample, SampleReport, shuffled
@@ -118,9 +118,10 @@ class Job:
     def train(self, plan: Planned, beside: Callable[[Path], dict[str, Any]] = lambda _: {}) -> dict[str, Any]:
         """Encode what is missing, train, export; `beside` is asked for more of the report when the encoder is there."""
         material, sample, held = plan.material, plan.sample, plan.held
-        everything = [*self.used(material.train, sample), *apart(material.held_out, held)]
-        plan.pace.estimate(everything, sample.tuples, plan.windows)
-        self.fill(everything)
+        used, scored = self.used(material.train, sample), apart(material.held_out, held)
+        plan.pace.estimate([*used, *scored], sample.tuples, plan.windows)
+        self.seconds["encode"], self.stored = self.fill(used, "encode.json")
+        self.seconds["scoring"], _ = self.fill(scored, "encode-scored.json")
         method, examples, taxonomy = self.method(plan)
         scores = HeldOut(self.config, self.base, self.source, self.store, material.held_out, held)
         untouched = scores.measured(method)
@@ -130,7 +131,7 @@ class Job:
         ledger = Ledger(self.config, self.settings, self.base, self.source, self.seconds, self.stored, masked)
         read = material.train if self.objective.of_documents else plan.windowed
         exported = export(method.blocks, self.base.path, self.folder / "encoder", method.head)
-        self.side(method, exported.head is False)
+        self.side(method, exported.head is False, taxonomy)
         lower = None
         if method.lower is not None:
             lower = export(method.lower, self.source.model.path, self.folder / "sentence-encoder").to_json()
@@ -149,7 +150,7 @@ class Job:
                 "trained": scores.measured(method),
             },
             "budget": self.config.budget,
-            "costs": ledger.of(read, examples, method, result),
+            "costs": ledger.of(read, used, scored, examples, method, result),
             "losses": [epoch["loss"] for epoch in result.epochs],
             "trace": method.trace,
             "export": {**exported.to_json(), "folder": "encoder"},
@@ -180,7 +181,7 @@ class Job:
         if made.topics:
             topics_in(train, made.topics)
         elif made.topic_levels:
-            enough_for_topics(len(train), made.min_children, made.n_topics or None)
+            enough_for_topics(len(train), made.min_documents, made.n_topics or None)
         elif self.objective.hierarchy:
             Taxonomy.of(paths_of(train, self.config))
         if self.objective.masked:
@@ -226,7 +227,7 @@ class Job:
     def used(self, documents: Sequence[Document], sample: Sample) -> list[Document]:
         """The training documents whose sentences are stored: those of tuples (all, where clusters are made of them;
         none, where a sentence encoder that is trained reads them)."""
-        if self.config.sample.topic_levels and not self.config.sample.topics:
+        if self.config.sample.clustered:
             return list(documents)
         if self.config.full:
             return []
@@ -243,10 +244,11 @@ class Job:
 
     # the run
 
-    def fill(self, documents: Sequence[Document]) -> None:
-        """Encode what is missing; its seconds are added to those of earlier calls of the same run, also of one that was
-        killed. How many documents were stored before the first of these is kept."""
-        spent, keys = self.folder / "encode.json", list(dict.fromkeys(self.store.keys(documents)))
+    def fill(self, documents: Sequence[Document], kept: str) -> tuple[float, tuple[int, int]]:
+        """Encode what is missing: the seconds, with those of earlier calls of the same run, also of one that was
+        killed; how many documents were stored before the first of these, and of how many. `kept` is the file that
+        counts."""
+        spent, keys = self.folder / kept, list(dict.fromkeys(self.store.keys(documents)))
         if spent.is_file():
             known = json.loads(spent.read_text())
         else:
@@ -259,8 +261,8 @@ class Job:
         note(0.0)
         done = encode(self.store, documents, self.source, note=note) if documents else None
         seconds = done.seconds if done is not None and done.report.written else 0.0
-        self.seconds["encode"], self.stored = before + seconds, (int(known["stored"]), len(keys))
         note(seconds)
+        return before + seconds, (int(known["stored"]), len(keys))
 
     def method(self, plan: Planned) -> tuple[FastDoc, DocumentExamples, Taxonomy | None]:
         """The trainee and its examples."""
@@ -308,10 +310,11 @@ class Job:
         """The hierarchy over the topics that the documents name, or over clusters of their stored vectors."""
         asked, texts = self.config.sample, [d.text for d in documents]
         if asked.topics:
-            return topics_of(topics_in(documents, asked.topics), texts, asked.topic_levels)
+            return topics_of(topics_in(documents, asked.topics), texts, asked.topic_levels, asked.min_children)
         vectors = plain_means(self.store, self.store.index(self.store.keys(documents)))
         n_topics = asked.n_topics or None
-        return topics(vectors, texts, asked.topic_levels, n_topics=n_topics, min_children=asked.min_children)
+        least = {"min_documents": asked.min_documents, "min_children": asked.min_children}
+        return topics(vectors, texts, asked.topic_levels, n_topics=n_topics, **least)
 
     def _some(
         self, documents: Sequence[Document], examples: DocumentExamples, sample: Sample
@@ -328,10 +331,19 @@ class Job:
         if not self.objective.masked:
             return []
         cutter = Pretrained(self.base.path, window=min(self.config.window, self.base.window), overlap=0)
-        return windows_of(cutter.cut(list(map(joined, documents))), [d.place for d in documents])
+        whole = list(map(joined, documents))
+        cut = cutter.cut(whole)
+        if self.objective.whole_words:
+            texts = [document.text for document in whole]
+            cut = in_words(cut, cutter.spans(texts), texts)
+        return windows_of(cut, [document.place for document in documents])
 
-    def side(self, method: FastDoc, with_head: bool) -> None:
-        """What the export has no place for: classification heads, a projection, a new masked-language head."""
+    def side(self, method: FastDoc, with_head: bool, taxonomy: Taxonomy | None) -> None:
+        """What the export has no place for: classification heads with the path of each class, a projection, a new
+        masked-language head."""
+        if taxonomy is not None:
+            classes = [[[], *map(list, level)] for level in taxonomy.classes]  # 0: the path ends above
+            write_bytes(self.folder / "classes.json", (json.dumps(classes) + "\n").encode())
         parts = {
             "hierarchy": method.hierarchy,
             "projection": method.projection,

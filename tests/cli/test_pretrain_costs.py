@@ -1,10 +1,16 @@
 """Budgets of `pretrain`: what they read, and that they buy as much as fits, against adding up one by one."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from encodeonce.cli.pretrain_costs import Budget, Prices, encoding, fitting, masking, training
 from encodeonce.costs import Shape
+from encodeonce.encoders.live import LiveBlocks
+from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import ConfigError
 
 SHAPE = Shape(n_blocks=2, width=4, attention=4, feed=8)
@@ -32,6 +38,23 @@ def test_flops_by_hand() -> None:
     assert training(SHAPE, [3]) == 3 * 2 * forward
     assert masking(SHAPE, [3], 0.5, 10) == 3 * 2 * forward + 2 * 3 * (16 + 40)
     assert encoding(SHAPE, [3, 5]) == encoding(SHAPE, [3]) + encoding(SHAPE, [5])
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_training_costs_what_torch_counts(tiny: Path, lora: int) -> None:
+    """A step over two items, counted product by product; low-rank terms take about two thirds of it."""
+    base = Pretrained(tiny)
+    stack, found = base.stack(), 0
+    blocks = LiveBlocks(
+        stack, range(stack.n_blocks), final=True, embeddings=True, lora=(lora, 4.0) if lora else None
+    ).train()
+    for length in (9, 5):
+        with FlopCounterMode(display=False) as counted:
+            blocks(blocks.place(torch.randn(length, 16), (length,)), (length,)).square().mean().backward()
+        found += counted.get_total_flops()
+    assert training(base.shape, [9, 5], lora=lora) == found
+    head = masking(base.shape, [9, 5], 0.5, 10, lora) - found
+    assert head == 2 * 3 * 7 * (16 * 16 + 16 * 10)
 
 
 def bought(amount: float, prices: Prices, tuples: np.ndarray | None) -> int:
