@@ -82,9 +82,9 @@ def title(folder: str) -> tuple[str, str]:
     return first.removesuffix("."), rest
 
 
-def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow], chosen: bool) -> list[str]:
+def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow], rate: str) -> list[str]:
     """What part of fine-tuning's score every method has, and of its seconds a batch and in all where both were measured
-    on one kind of machine; `chosen`: fine-tuning tried several rates."""
+    on one kind of machine; `rate` says how fine-tuning's was chosen."""
     tasks = [task for task, by in table.items() if WHOLE in by]
     if not tasks:
         return []
@@ -99,9 +99,32 @@ def shares(table: Mapping[str, Mapping[str, Score]], rows: Sequence[ResultsRow],
     return [
         "Per cent of fine-tuning's score, and parts of its time: of a training step from stored states, and of a "
         "training of one task with the encoder's pass, where one kind of machine ran both and the pass is known."
-        + (" Fine-tuning has the rate that is best on dev." if chosen else ""),
+        + rate,
         markdown(["", *(f"{task}, %" for task in tasks), "step", "training"], lines),
     ]
+
+
+def tried(folder: str, metrics: Mapping[str, Sequence[str]] | None) -> str:
+    """How fine-tuning's rate for the encoder was chosen, and where the best lies at the end of what was tried."""
+    every = [row for row in read_rows(EXPERIMENTS / folder / "grid.jsonl") if row.method == WHOLE]
+    if not every:
+        return ""
+    rows = [(row, rate_of(row)) for row in deciding(latest(every), "dev", metrics)]
+    rates = sorted({rate for _, rate in rows})
+    if len(rates) < 2:
+        return ""
+    best = {
+        task: max(((row.value or 0.0, rate) for row, rate in rows if row.task == task))[1]
+        for task in dict.fromkeys(row.task for row, _ in rows)
+    }
+    ends = [f"{task} {rate:g}" for task, rate in best.items() if rate in (rates[0], rates[-1])]
+    said = f" Fine-tuning's encoder has the rate that is best on dev of {', '.join(f'{rate:g}' for rate in rates)}"
+    return f"{said}, at an end of these: {', '.join(ends)}." if ends else f"{said}."
+
+
+def rate_of(row: ResultsRow) -> float:
+    """The encoder's."""
+    return float(dict(word.partition("=")[::2] for word in row.variant.split())["encoder_lr"])
 
 
 def part(cost_of: Callable[[ResultsRow], float | None], rows: Sequence[ResultsRow], whole: Sequence[ResultsRow]) -> str:
@@ -139,8 +162,7 @@ def section(folder: str, rows: Sequence[ResultsRow]) -> list[str]:
         drawn.append(cost(table, taken, at / "cost.png", f"{what}: score by cost of training", metric))
     pictures = [f"```{{image}} ../{path.relative_to(EXPERIMENTS.parent).as_posix()}\n```" for path in drawn]
     above, gains = steps(table, STEPS)
-    own = load(configuration(folder)).methods.get(WHOLE)
-    beside = shares(table, deciding(rows, "test", metrics), chosen=own is not None and bool(own.grid))
+    beside = shares(table, deciding(rows, "test", metrics), tried(folder, metrics))
     parts = [f"## {name}", more, markdown(header, lines), *beside]
     if foreign:
         parts.insert(
