@@ -92,7 +92,8 @@ GROUPS = {
         *(f"fused.{name}:{control}" for name in ("refusion", "add") for control in CONTROLS),
     ],
     "fused-prompts": [
-        f"fused-prompt.{name}" for name in ("refusion", "convex", "add", "add:random", "add:shuffled", "add:constant")
+        *(f"fused-prompt.{name}" for name in ("refusion", "convex", "release", "reranker", "mask", "add")),
+        *(f"fused-prompt.add:{control}" for control in CONTROLS),
     ],
 }
 GROUPS["fused-tables"] = [

@@ -8,12 +8,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from encodeonce.methods.refusion import CONTROLS
 from encodeonce.prompts import known
 from encodeonce.report.results import read_rows
 from encodeonce.tasks import named
@@ -277,10 +279,21 @@ def test_a_name_that_no_method_has_is_refused_before_any_cell_is_run(
     assert read_rows(place / "rows.jsonl") == []
 
 
-def test_all_15_tasks_have_files_and_the_papers_configurations_run_them(recipe: Any) -> None:
+def test_all_15_tasks_have_files_and_the_papers_configurations_run_them(run: Any, recipe: Any) -> None:
+    """With names that methods have, every scheme fixed, and every control."""
     assert set(recipe.FILES) == set(known())
     for path in sorted(set(HERE.glob("*.toml")) - {HERE / "squad.toml"}):
-        assert set(recipe.tomllib.loads(path.read_text(encoding="utf-8"))["tasks"]) == set(known())
+        given = argparse.Namespace(
+            methods=[], config=path, tasks=None, seeds=None, full=False,
+            test_size=None, unlabelled_size=None, steps=None, epochs=None,
+        )  # fmt: skip
+        own = recipe.recipe_of(given, run.GROUPS)
+        assert set(own.tasks) == set(known())
+        assert all(map(callable, map(run.method_of, own.methods)))
+        assert {f"fused-prompt.add:{control}" for control in CONTROLS} <= set(own.methods)
+        if "lora" not in path.stem:
+            assert {f"fused-prompt.{name}" for name in ("add", "reranker", "mask", "release")} <= set(own.methods)
+    assert all(map(callable, map(run.method_of, chain(*run.GROUPS.values()))))
 
 
 def add_row(run: Any, place: Path, method: str, variant: str, task: str, seed: int, value: float) -> None:
