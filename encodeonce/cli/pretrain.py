@@ -10,6 +10,9 @@ from .options import json_option, set_option
 
 __all__ = ["pretrain"]
 
+DRAWN = 0.05
+"""Seconds of drawing tuples that are worth a word."""
+
 
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
@@ -97,6 +100,8 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
         f"{_stored(cost) if name == 'encode' else ''}"
         for name in ("encode", "train", "total")
     ]
+    if cost["seconds"].get("draw", 0) >= DRAWN:  # reports did not always have it
+        lines[-1] += f", {cost['seconds']['draw']:,.1f} s of it drawing tuples and finding topics"
     over, cut = cost["masked_epoch_over"], cost["cut"]
     seconds = {name: "?" if one["seconds"] is None else f"{one['seconds']:,.1f}" for name, one in over.items()}
     times = {name: f"{seconds[name]} and {over[name]['flops']:,.1f}" for name in ("total", "train")}

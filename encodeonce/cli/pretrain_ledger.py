@@ -24,9 +24,10 @@ __all__ = ["Ledger"]
 
 @dataclass(frozen=True)
 class Ledger:
-    """`seconds` are those of encoding, of training and of encoding what is scored alone, by name ("encode", "train",
-    "scoring"); `stored` how many documents an earlier run had encoded, and of how many, without those; `masked_flop`
-    the seconds of a floating point operation of masked-language training, as probed."""
+    """`seconds` are those of encoding, of drawing tuples and finding topics, of training and of encoding what is scored
+    alone, by name ("encode", "draw", "train", "scoring"); `stored` how many documents an earlier run had encoded, and
+    of how many, without those; `masked_flop` the seconds of a floating point operation of masked-language training, as
+    probed."""
 
     config: PretrainConfig
     settings: Settings
@@ -48,8 +49,9 @@ class Ledger:
         """`documents` are those that tuples number, or, without tuples, those that windows are of; `encoded` and
         `scored` those whose sentences were stored, to train and to score.
 
-        Three lines: encode once, train, total; and one epoch of masked-language training on the same documents, as
-        it is and as a multiple of the run and of its training alone, which is what the paper counts (spec A15)."""
+        Three lines: encode once, train, total, with the seconds of drawing in it; and one epoch of masked-language
+        training on the same documents, as it is and as a multiple of the run and of its training alone, which is what
+        the paper counts (spec A15)."""
         used = [documents[i] for i in np.unique(examples.tuples)] if len(examples.tuples) else list(documents)
         sizes = self._sizes(encoded)
         own_lengths = examples.lengths[np.unique(examples.tuples)].tolist()
@@ -58,7 +60,7 @@ class Ledger:
         train = self._training(documents, examples, method, positions["run"]) + self._masked(examples, method, done)
         cut = [len(one) for one in self.base.cut(list(map(joined, used)))]
         epoch = self._pieces(method, masked_windows(cut, self.config.window, self.base.window))
-        seconds = {name: self.seconds[name] for name in ("encode", "train")}
+        seconds = {name: self.seconds[name] for name in ("encode", "draw", "train")}
         seconds["total"] = sum(seconds.values())
         flops = {"encode": once, "train": train, "total": once + train}
         masked, read = epoch * self.masked_flop, sizes or (self._sizes(used) if method.lower is not None else [])

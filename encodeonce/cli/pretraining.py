@@ -2,7 +2,9 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,7 @@ class Job:
         self.source = Pooled(
             Pretrained(frozen, compute=config.compute), "sentence", config.pooling, normalize=config.normalize
         )
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {"draw": 0.0}
         self.stored = (0, 0)
         self.norms: dict[str, float] = {}
         self.topics: list[dict[str, Any]] = []
@@ -208,11 +210,19 @@ class Job:
         paths = paths_of(documents, self.config)
         if not self.objective.of_documents:
             return Sample(np.zeros((0, 3), np.int64), SampleReport(0, 0, 0, 0, 0, (), 0, 0)), paths
-        sample = sampled(documents, self.config, made.n, seed, made.shuffled)
+        with self.drawing():
+            sample = sampled(documents, self.config, made.n, seed, made.shuffled)
         if sample.report.drawn < made.n:
             log.warning("%d tuples asked for; these documents have no more than %d", made.n, sample.report.drawn)
         log.info("tuples: %s", json.dumps({**sample.report.to_json(), "groups_without_partner": _named(sample)}))
         return sample, shuffled(paths, seed) if made.shuffled else paths
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """What is done inside is drawing tuples or finding topics, by its seconds."""
+        began = time.perf_counter()
+        yield
+        self.seconds["draw"] += time.perf_counter() - began
 
     def held_sample(self, documents: Sequence[Document]) -> Sample | None:
         """Tuples of held-out documents, with their own metadata; None where there are none."""
@@ -269,7 +279,8 @@ class Job:
         documents, sample, paths, windows = plan.material.train, plan.sample, plan.paths, plan.windows
         made, stack = self.objective, self.base.stack()
         if self.config.sample.topic_levels:
-            found = self.found_topics(documents)
+            with self.drawing():
+                found = self.found_topics(documents)
             paths[:], self.topics = list(found.paths), found.to_json()
         taxonomy = Taxonomy.of(paths) if made.hierarchy else None
         labels = None if taxonomy is None else taxonomy.labels(paths)

@@ -1,6 +1,7 @@
 """The costs that `pretrain` reports, against what was really encoded and stepped."""
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,37 @@ def test_encoding_costs_what_was_encoded_to_train_and_apart_what_to_score(
     assert costs["scoring"]["flops"] == by_hand(tokenizer, filled[1]) > 0
     assert costs["scoring"]["documents"] == len(filled[1])
     assert costs["stored"] == {"before": 0, "of": len(filled[0])}
-    assert costs["seconds"]["total"] == pytest.approx(costs["seconds"]["encode"] + costs["seconds"]["train"], abs=0.02)
+    parts = [costs["seconds"][name] for name in ("encode", "draw", "train")]
+    assert costs["seconds"]["total"] == pytest.approx(sum(parts), abs=0.02)
     noted = [json.loads((tmp_path / "out" / name).read_text()) for name in ("encode.json", "encode-scored.json")]
     assert [costs["seconds"]["encode"], costs["scoring"]["seconds"]] == [round(one["seconds"], 2) for one in noted]
     if changes:
         assert len(filled[0]) == 45 > costs["documents"], "all that are trained on, more than stand in tuples"
     said = run("pretrain", tmp_path / "p.toml", "-o", "out", *sets(*changes)).stdout
     assert f"scored     {len(filled[1])} held-out documents, encoded beside" in said
+
+
+@pytest.mark.parametrize("changes", [(), TOPICS])
+def test_drawing_tuples_and_finding_topics_is_in_the_total(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: tuple[str, ...]
+) -> None:
+    from encodeonce.cli import pretraining
+
+    for name in ("sampled", "topics"):
+        true = getattr(pretraining, name)
+
+        def slow(*given: Any, true: Any = true, **named: Any) -> Any:
+            time.sleep(0.2)
+            return true(*given, **named)
+
+        monkeypatch.setattr(pretraining, name, slow)
+    monkeypatch.setattr(pretraining.Job, "held_sample", lambda self, documents: None)
+    slept = 0.4 if changes else 0.2
+    result = run("pretrain", config(tmp_path, tiny), "-o", "out", *sets(*changes))
+    seconds = json.loads((tmp_path / "out" / "report.json").read_text())["costs"]["seconds"]
+    assert slept <= seconds["draw"] + 0.005
+    assert seconds["draw"] <= seconds["total"]
+    assert f", {seconds['draw']:.1f} s of it drawing tuples and finding topics" in result.stdout
 
 
 def test_a_budget_pays_for_all_documents_that_clusters_are_made_of(run: Run, tiny: Path, tmp_path: Path) -> None:
