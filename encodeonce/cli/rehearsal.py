@@ -135,8 +135,9 @@ class Rehearsal:
         drawn = own.items.drawn(len(own.items.pieces), order)
         plan = [drawn[batch] for batch in planned(len(drawn), size, order)]
         timers = {tuning: _LiveStep(own, model, tuning) for tuning in tunings}
-        plan.sort(key=lambda batch: _macs(model.shape, own.items.lengths[batch], model.n_blocks))
         work = np.array([_macs(model.shape, own.items.lengths[batch], model.n_blocks) for batch in plan])
+        by_work = np.argsort(work, kind="stable")
+        plan, work = [plan[i] for i in by_work], work[by_work]
         costs = {tuning: np.array([timer.macs(batch) for batch in plan]) for tuning, timer in timers.items()}
         strata, until = equal_shares(work, STRATA), self.clock() + budget
         part = _affordable(list(timers.values()), plan, strata, until)

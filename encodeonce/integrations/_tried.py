@@ -3,7 +3,7 @@
 Axes: N items   C classes
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from ..methods.fewshot import Mixture
 from ..methods.fewshot.mixture import cooled
 
-__all__ = ["Tried", "report"]
+__all__ = ["Tried", "report", "summary"]
 
 
 @dataclass(frozen=True)
@@ -52,3 +52,16 @@ def report(
             )
         )
     return tuple(found)
+
+
+def summary(tried: Sequence[Tried]) -> str:
+    """What was chosen, and by how much, in a sentence, from what `report` gives."""
+    *single, mixed = tried
+    chosen = [f"{one.name} {one.weight:.2f}" for one in single if one.weight]
+    best = max(single, key=lambda one: one.accuracy)
+    gain = mixed.accuracy - best.accuracy
+    fitted = ", a little too good, as the weights are fitted on these" if len(chosen) > 1 else ""
+    return (
+        f"chosen: {', '.join(chosen)}; {mixed.accuracy:.1f} % of the held-out labels right, {gain:+.1f} against the "
+        f"best single method ({best.name}, {best.accuracy:.1f} %){fitted}"
+    )

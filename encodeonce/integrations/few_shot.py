@@ -40,7 +40,7 @@ from ._classes import check_classes, check_kept, classes_of
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
 from ._saved import PROMPT, TUNED, Trained, save, saved, trained
-from ._tried import Tried, report
+from ._tried import Tried, report, summary
 from ._tuned import Whole, fits_window, tuned
 
 __all__ = ["METHODS", "FewShot", "Tried"]
@@ -214,15 +214,7 @@ class FewShot:
     def summary(self) -> str:
         """What was chosen, and by how much, in a sentence."""
         self._need_fit()
-        *single, mixed = self.tried_
-        parts = ", ".join(f"{one.name} {one.weight:.2f}" for one in single if one.weight)
-        best = max(single, key=lambda one: one.accuracy)
-        gain = mixed.accuracy - best.accuracy
-        fitted = ", a little too good, as the weights are fitted on these" if len(self.mixture_.weights) > 1 else ""
-        return (
-            f"chosen: {parts}; {mixed.accuracy:.1f} % of the held-out labels right, {gain:+.1f} against the best single"
-            f" method ({best.name}, {best.accuracy:.1f} %){fitted}"
-        )
+        return summary(self.tried_)
 
     @property
     def architecture_(self) -> dict[str, tuple[Decision, ...]]:
