@@ -59,7 +59,7 @@ def caveat(one: Mapping[str, Any]) -> str:
     return (
         "Fine-tuning had one rate there, 5e-4 for heads and encoder, and 3 epochs, which are not its best: with the "
         f"best rates of a grid, each task by itself, it ends at {best(3):.2f} after 3 epochs and at {best(5):.2f} "
-        f"after 5 ({tasks_of(one)}; `experiments/structures/ewt/grid.jsonl`): its end is not as good as can be."
+        f"after 5 ({tasks_of(one)}; `experiments/structures/ewt/grid.jsonl`): here it ends lower than it can."
     )
 
 
