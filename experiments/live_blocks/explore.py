@@ -1,4 +1,4 @@
-"""Which live block, on what, how fast learned: one task, 4,000 sentences of EWT, 4 epochs, scored on dev.
+"""Which live block, on what, how fast learned: one task, 4,000 sentences of EWT or all, scored on dev.
 
     python experiments/live_blocks/explore.py GROUP... [--seeds 42,43] [--epochs 4] [--sentences 4000]
 
@@ -91,6 +91,25 @@ GROUPS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         )
     ],
     "finetune_low": [({"name": "finetune"}, {"learning_rate": 2e-3, "encoder_learning_rate": 1e-4})],
+    "schedule": [  # with --sentences 12544, all of EWT
+        ({**MIX, "over": "agg", "blocks": [2]}, {"learning_rate": 4e-3, "encoder_learning_rate": 1e-3, **how})
+        for how in (
+            {"num_train_epochs": 5},
+            {"num_train_epochs": 8},
+            {"num_train_epochs": 12},
+            {"num_train_epochs": 8, "encoder_learning_rate": 2e-3},
+            {"num_train_epochs": 8, "encoder_learning_rate": 5e-4},
+            {"num_train_epochs": 8, "learning_rate": 2e-3},
+            {"num_train_epochs": 8, "warmup_ratio": 0.1},
+            {"num_train_epochs": 8, "warmup_ratio": 0.5},
+            {"num_train_epochs": 8, "lr_scheduler_type": "linear", "warmup_ratio": 0.1},
+            {"num_train_epochs": 8, "optim": "adamw", "weight_decay": 0.01},
+        )
+    ],
+    "finetune_long": [  # with --sentences 12544: is structures/ewt.toml's best inside its grid?
+        ({"name": "finetune"}, {"learning_rate": 2e-3, "encoder_learning_rate": rate, "num_train_epochs": epochs})
+        for rate, epochs in ((4e-4, 5), (2e-4, 8))
+    ],
     "final": [
         ({"name": "adapted", "key_width": 64, "n_heads": 4}, {"learning_rate": 4e-3}),
         ({**MIX, "over": "agg", "blocks": [2]}, {"learning_rate": 4e-3, "encoder_learning_rate": 1e-3}),
