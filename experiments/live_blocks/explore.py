@@ -142,7 +142,7 @@ def trained(what: Mapping[str, Any], how: Settings, parts: tuple[Any, ...]) -> d
     if what["name"] in VARIANTS:
         method = Aggregate.build(Variant(**what, compute=fastest_compute()), store.spec, [task], how.seed, read_ahead=0)
     else:
-        tuning = Tuning(**what, compute=fastest_compute())
+        tuning = Tuning(**what, compute=fastest_compute(live=True))
         method = Finetune.build(tuning, model, store.spec, [task], how.seed, read_ahead=0)
         if tuning.plan(store.spec).pieces:
             source = Cut(store.spec, model.cut([d for documents in splits.values() for d in documents]))
