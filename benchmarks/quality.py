@@ -5,10 +5,10 @@
 Every way is really trained to its end, several tasks together (the library from one read; live blocks and fine-tuning
 one trunk with a head a task), and reports dev accuracy after each epoch beside the CPU seconds of one thread that it
 took, encoding into the store included where it reads one, scoring left out. `WAYS` holds rates and epochs, for live
-blocks and fine-tuning those that were best on dev in experiments/structures/ewt/grid.jsonl; fine-tuning is
-`transformers` under `textbook.autocast` with length buckets, heads and encoder at rates of their own. Prints the parts
-as JSON, among them the seconds until each way's mean accuracy has reached each way's last one (null where it never
-does), then one ratio: seconds of fine-tuning to Adapted's until each has reached Adapted's last.
+blocks (two, or one) and fine-tuning those that were best on dev in experiments/structures/ewt/grid.jsonl; fine-tuning
+is `transformers` under `textbook.autocast` with length buckets, heads and encoder at rates of their own. Prints the
+parts as JSON, among them the seconds until each way's mean accuracy has reached each way's last one (null where it
+never does), then one ratio: seconds of fine-tuning to Adapted's until each has reached Adapted's last.
 """
 
 import argparse
@@ -54,6 +54,7 @@ class Way:
 WAYS = {
     "adapted": Way(4e-3, 0.0, 10),
     "live_mix": Way(2e-3, 5e-4, 5),
+    "one_block": Way(4e-3, 1e-3, 5),
     "finetune": Way(2e-3, 2e-4, 5),
 }
 
@@ -82,7 +83,8 @@ class Library:
         if name == "adapted":
             method = Aggregate.build(Variant(name, compute=fastest_compute()), spec, self.tasks, seed, read_ahead=0)
         else:
-            tuning = Tuning(name, compute=fastest_compute(live=True), shared=len(self.tasks) > 1)
+            live = 1 if name == "one_block" else None
+            tuning = Tuning(live=live, compute=fastest_compute(live=True), shared=len(self.tasks) > 1)
             method = Finetune.build(tuning, self.model, spec, self.tasks, seed, read_ahead=0)
         examples = method.read(self.store, self.train, self.tasks)
         held_out = method.read(self.store, self.dev, self.tasks, "dev")
@@ -198,7 +200,7 @@ def main() -> None:
     train, dev = documents_of(options.conllu, options.sentences), documents_of(options.dev, None)
     with tempfile.TemporaryDirectory() as scratch:
         library = Library(train, dev, options.tasks, Path(scratch) / "library")
-        curves = {name: library.curve(name, options.seed) for name in ("adapted", "live_mix")}
+        curves = {name: library.curve(name, options.seed) for name in WAYS if name != "finetune"}
         curves["finetune"] = tuned(train, dev, options.tasks, options.seed, Path(scratch) / "tuned")
     goals = {name: statistics.fmean(lines[-1]["dev"].values()) for name, lines in curves.items()}
     times = {name: reached(curves, goal) for name, goal in goals.items()}

@@ -123,8 +123,9 @@ class Rehearsal:
     ) -> tuple[dict[Tuning, Estimate], int]:
         """Seconds of an epoch of methods that train blocks, and how many training items were left out.
 
-        Each is timed as it would be trained, with a trunk for each task unless it shares one, batch by batch, by strata
-        of fine-tuning's work. Where a whole batch would take too long, a part of it is timed. Half a part beside it
+        Each is timed as it would be trained, with a trunk for each task unless it shares one, batch by batch: a round
+        has one of each stratum of fine-tuning's work, or a single one where that is too much for the time. Where a
+        whole batch would take too long, a part of it is timed, though its items take longer. Half of one beside it
         tells what a step takes whatever it holds: gradients as large as the weights, and weights brought into
         `compute`. Items over the encoder's window, which live blocks refuse, are left out. Of pairs whose texts are
         read apart, which no live block is trained on, both at once are timed instead.
@@ -139,14 +140,15 @@ class Rehearsal:
         by_work = np.argsort(work, kind="stable")
         plan, work = [plan[i] for i in by_work], work[by_work]
         costs = {tuning: np.array([timer.macs(batch) for batch in plan]) for tuning, timer in timers.items()}
-        strata, until = equal_shares(work, STRATA), self.clock() + budget
-        part = _affordable(list(timers.values()), plan, strata, until)
+        until = self.clock() + budget
+        strata, part = _affordable(list(timers.values()), plan, work, until)
         rounds: dict[Tuning, list[list[tuple[float, float]]]] = {tuning: [] for tuning in timers}
         halves: dict[Tuning, list[tuple[float, float]]] = {tuning: [] for tuning in timers}
         updates: dict[Tuning, list[float]] = {tuning: [] for tuning in timers}
         for _ in rounds_until(until, self.clock):
             chosen = [own.part(plan[order.choice(stratum)], part, order) for stratum in strata]
-            half = chosen[len(chosen) // 2][: len(chosen[len(chosen) // 2]) // 2]
+            middle = chosen[len(chosen) // 2]
+            half = middle[: len(middle) // 2] if part < 1 or len(chosen) > 1 else middle[:0]
             for tuning, timer in timers.items():
                 timed = [timer(batch) for batch in chosen]
                 rounds[tuning].append([(passes, macs) for passes, _, macs in timed])
@@ -295,18 +297,21 @@ def _start(rounds: Sequence[Sequence[tuple[float, float]]], halves: Sequence[tup
 def _affordable(
     timers: Sequence[_LiveStep],
     plan: Sequence[Int[np.ndarray, " _"]],
-    strata: Sequence[Int[np.ndarray, " _"]],
+    work: Float[np.ndarray, " _"],
     until: float,
-) -> float:
-    """The part of a batch that lets enough rounds end in time, from a small step that is done twice."""
-    some = plan[int(strata[len(strata) // 2][0])]
-    per_round = 0.0
-    for timer in timers:
+) -> tuple[list[Int[np.ndarray, " _"]], float]:
+    """The strata of a round and the part of a batch that let enough rounds end in time, from a small step that is done
+    twice: the most strata of which whole batches can be timed, else one and a part."""
+    some, macs = plan[len(plan) // 2], [float(np.mean([timer.macs(batch) for batch in plan])) for timer in timers]
+    per_batch = 0.0
+    for timer, whole in zip(timers, macs, strict=True):
         few = timer.rehearsal.part(some, 0.0, np.random.default_rng(0))
         timer(few)
-        passes, update, macs = timer(few)
-        for stratum in strata:
-            per_round += update + passes / macs * float(np.mean([timer.macs(plan[batch]) for batch in stratum]))
-    per_round *= 1 + 1 / (2 * len(strata))  # half a part beside the parts
-    clock = timers[0].rehearsal.clock
-    return min(1.0, max(0.0, until - clock()) / (FEWEST_ROUNDS + 1) / per_round) if per_round else 1.0
+        passes, update, done = timer(few)
+        per_batch += update + passes / done * whole
+    left = max(0.0, until - timers[0].rehearsal.clock())
+    for count in (STRATA, 1):
+        part = left / FEWEST_ROUNDS / count / per_batch
+        if part >= 2 / 3:  # items of a small step take longer than those of a batch
+            return equal_shares(work, count), 1.0
+    return equal_shares(work, 1), part / 1.5  # half a part beside each part

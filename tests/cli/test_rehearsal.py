@@ -13,6 +13,7 @@ import pytest
 
 from encodeonce.cli import rehearsal as module
 from encodeonce.cli.rehearsal import Items, Rehearsal
+from encodeonce.cli.sampling import equal_shares
 from encodeonce.costs import Amount, encoder_products, step_macs
 from encodeonce.encoders.pretrained import Pretrained
 from encodeonce.errors import DataError
@@ -168,18 +169,19 @@ def test_an_epoch_is_the_work_of_all_items_where_time_follows_work(
         assert epoch.low == pytest.approx(epoch.high)
 
 
-@pytest.mark.parametrize("part", [0.3, 1.0])
+@pytest.mark.parametrize(("strata", "part", "within"), [(1, 0.3, 1e-9), (3, 1.0, 1e-9), (1, 1.0, 0.1)])
 def test_an_epoch_has_what_a_step_takes_whatever_it_holds(
-    make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch, part: float
+    make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch, strata: int, part: float, within: float
 ) -> None:
-    """As above with a second of every step that no work explains, timed in parts of batches or in whole ones."""
+    """As above with a second of every step that no work explains, timed in parts of batches, in whole ones beside a
+    half, or in whole ones alone, of which each stands for a mean one."""
     one, model = make(), Pretrained(tiny)
 
     def step(self: module._LiveStep, chosen: np.ndarray) -> tuple[float, float, float]:
         return 1.0 + 1e-9 * self.macs(chosen), 0.25, self.macs(chosen)
 
     monkeypatch.setattr(module._LiveStep, "__call__", step)
-    monkeypatch.setattr(module, "_affordable", lambda *_: part)
+    monkeypatch.setattr(module, "_affordable", lambda _, __, work, ___: (equal_shares(work, strata), part))
     monkeypatch.setattr(module, "enough", lambda part, n, length: max(2, round(part * n)))
     items = one.items.within(model.window)
     found, _ = one.live(model, DEPTHS, 0.1, np.random.default_rng(0))
@@ -187,7 +189,26 @@ def test_an_epoch_has_what_a_step_takes_whatever_it_holds(
     for tuning, epoch in found.items():
         pieces, squares = int(items.lengths.sum()), int((items.lengths**2).sum())
         whole = step_macs(encoder_products(model.shape, pieces, squares, DEPTHS[tuning]))
-        assert epoch.value == pytest.approx(2e-9 * whole + 1.25 * n_batches)
+        assert epoch.value == pytest.approx(2e-9 * whole + 1.25 * n_batches, rel=within)
+
+
+@pytest.mark.parametrize(("budget", "strata", "part"), [(60.0, 3, 1.0), (4.0, 1, 1.0), (1.5, 1, 1 / 3)])
+def test_whole_batches_are_timed_where_there_is_time(
+    make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch, budget: float, strata: int, part: float
+) -> None:
+    """Steps are made to take a second for a mean batch of each of two methods, update included."""
+    one, model = make(lambda: 0.0), Pretrained(tiny)
+    one = replace(one, items=one.items.within(model.window))
+    plan = list(np.arange(len(one.items.pieces)).reshape(-1, 2))
+    timers = [module._LiveStep(one, model, tuning) for tuning in DEPTHS]
+
+    def step(self: module._LiveStep, chosen: np.ndarray) -> tuple[float, float, float]:
+        mean = float(np.mean([self.macs(batch) for batch in plan]))
+        return 0.5 * self.macs(chosen) / mean, 0.0, self.macs(chosen)
+
+    monkeypatch.setattr(module._LiveStep, "__call__", step)
+    found, share = module._affordable(timers, plan, np.ones(len(plan)), budget)
+    assert (len(found), share) == (strata, pytest.approx(part))
 
 
 def test_where_the_line_from_half_a_part_begins() -> None:
