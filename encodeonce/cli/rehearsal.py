@@ -161,7 +161,7 @@ class Rehearsal:
             totals = [copies * float(costs[tuning][stratum].sum()) for stratum in strata]
             start = _start(rounds[tuning], halves[tuning])
             working = [[(passes - start, macs) for passes, macs in one] for one in rounds[tuning]]
-            each = start + float(np.mean(updates[tuning]))
+            each = start + float(np.median(updates[tuning]))
             found[tuning] = extrapolated(totals, working, -(-own.items.total // size) * each)
         return found, self.items.total - own.items.total
 

@@ -151,13 +151,16 @@ def extrapolated(
 
 
 def spread(values: Float[np.ndarray, " R"], constant: float = 0.0) -> Estimate:
-    """The mean of repeated estimates plus a constant, with Student's interval; one alone has no interval but itself."""
+    """The median of repeated estimates plus a constant, with Student's interval; one alone has no interval but itself.
+
+    Steps that something else delayed are few and long: a mean of the few rounds that there is time for would follow one.
+    """
     from scipy.special import stdtrit
 
     half = 0.0
     if len(values) > 1:
         half = float(stdtrit(len(values) - 1, LEVEL)) * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Estimate.around(float(values.mean()), half).plus(constant)
+    return Estimate.around(float(np.median(values)), half).plus(constant)
 
 
 def rounded(value: Any) -> Any:

@@ -104,11 +104,15 @@ def test_an_interval_over_rounds_is_students() -> None:
     from scipy import stats
 
     values = np.array([9.0, 10.0, 12.0, 10.5])
-    low, high = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
+    low, high = stats.t.interval(0.95, 3, np.median(values), stats.sem(values))
     found = spread(values)
-    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert (found.low, found.value, found.high) == (pytest.approx(low), pytest.approx(10.25), pytest.approx(high))
     assert spread(values[:1]) == Estimate.exactly(9.0)
     assert spread(np.array([0.1, 5.0])).low == 0.0
+
+
+def test_one_delayed_round_moves_no_estimate() -> None:
+    assert spread(np.array([2.0, 2.0, 9.0])).value == 2.0
 
 
 def test_estimates_scale_and_shift() -> None:
