@@ -153,7 +153,7 @@ def extrapolated(
 def spread(values: Float[np.ndarray, " R"], constant: float = 0.0) -> Estimate:
     """The median of repeated estimates plus a constant, with Student's interval; one alone has no interval but itself.
 
-    Steps that something else delayed are few and long: a mean of the few rounds that there is time for would follow one.
+    Steps that something else delayed are few and long: the mean of the few rounds that there is time for follows them.
     """
     from scipy.special import stdtrit
 
