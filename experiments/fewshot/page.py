@@ -217,7 +217,7 @@ def draw(points: Mapping[str, tuple[float, float]], path: Path) -> None:
 
 
 def main() -> None:
-    files = [path for path in (BENCHMARKS / "fusion.json", BENCHMARKS / "epyc" / "fusion.json") if path.is_file()]
+    files = [path for path in (BENCHMARKS / at / "fusion.json" for at in ("", "epyc", "avx2")) if path.is_file()]
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in files]
     runs = [run for run in runs if "number" in run]
     if not runs:
