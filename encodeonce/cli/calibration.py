@@ -3,6 +3,7 @@
 Axes: L views   P rows in all   D width   B windows
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,16 @@ from ..store.quantise import calibrate, stored_bytes
 from ..types import Pieces, Spec
 from .sampling import Estimate, equal_shares, extrapolated
 
-__all__ = ["FEWEST_ROUNDS", "MOST_ROUNDS", "Clock", "Encoded", "Shown", "encoding_seconds", "enough", "rounds_until"]
+__all__ = [
+    "MOST_ROUNDS",
+    "Clock",
+    "Encoded",
+    "Shown",
+    "affordable",
+    "encoding_seconds",
+    "enough",
+    "rounds_until",
+]
 
 Clock = Callable[[], float]
 """Seconds: `time.perf_counter`, or `time.process_time` where other work takes turns with this process."""
@@ -62,15 +72,14 @@ def encoding_seconds(
 ) -> Encoded:
     """Batches as a real pass makes them, some of each length, encoded and brought into the stored type.
 
-    It takes about `budget` seconds beside loading, and three rounds in any case: where a whole batch would take too
-    long, a part of it is timed. Extrapolated by multiply-accumulates, attention's square included.
+    It takes about `budget` seconds beside loading, and three rounds in any case (`affordable`). Extrapolated by
+    multiply-accumulates, attention's square included.
     """
     shape, kept = model.shape, _Kept(spec)
     plan = [np.array(batch) for batch in batches(shown.lengths, model.batch_pieces)]
     lengths = np.array(shown.lengths)
     costs = np.array([_macs(shape, lengths[batch]) for batch in plan])
     weight = np.array([shown.weight[batch].mean() for batch in plan])
-    strata = equal_shares(costs * weight, STRATA)
 
     def timed(batch: np.ndarray) -> tuple[float, float]:
         pieces = [_one_window(shown.jobs[i]) for i in batch]
@@ -85,8 +94,7 @@ def encoding_seconds(
     load, until = max(0.0, first - seconds), clock() + budget
     if seconds < BRIEF:
         seconds, cost = timed(middle)
-    per_round = sum(costs[stratum].mean() for stratum in strata) * seconds / cost
-    part = min(1.0, (until - clock()) / (FEWEST_ROUNDS + 2) / per_round)
+    strata, part = affordable(costs * weight, seconds / cost * float(costs.mean()), until - clock(), STRATA)
     rounds = []
     for _ in rounds_until(until, clock):
         chosen = [plan[order.choice(stratum)] for stratum in strata]
@@ -95,6 +103,20 @@ def encoding_seconds(
     absent = [_share(shown, lengths, shape, np.concatenate([plan[b] for b in stratum])) for stratum in strata]
     missing = extrapolated([total * share for total, share in zip(totals, absent, strict=True)], rounds)
     return Encoded(extrapolated(totals, rounds), missing, load, kept.rows(), kept.largest)
+
+
+def affordable(
+    work: Float[np.ndarray, " _"], per_batch: float, left: float, most: int
+) -> tuple[list[Int[np.ndarray, " _"]], float]:
+    """The strata of a round, at most so many, and the part of a batch, that let enough rounds end in the time `left`.
+
+    Items of a part take longer than those of a whole batch, so strata are given up first. A batch is whole where two
+    thirds of it are affordable: `per_batch` seconds are of a small part, and say too much.
+    """
+    batches = left / FEWEST_ROUNDS / per_batch if per_batch > 0 else math.inf
+    count = next((count for count in range(most, 1, -1) if batches / count >= 2 / 3), 1)
+    part = max(0.0, batches / count)
+    return equal_shares(work, count), 1.0 if part >= 2 / 3 else part
 
 
 def enough(part: float, n_windows: int, length: int) -> int:

@@ -26,8 +26,8 @@ from ..train.batches import epoch
 from ..train.optim import groups_of, optimiser_and_schedule
 from ..train.settings import Settings
 from ..types import APART, Document, Encoding, Pieces, Spec
-from .calibration import FEWEST_ROUNDS, MOST_ROUNDS, Clock, enough, rounds_until
-from .sampling import Estimate, equal_shares, evenly, extrapolated, spread
+from .calibration import MOST_ROUNDS, Clock, affordable, enough, rounds_until
+from .sampling import Estimate, evenly, extrapolated, spread
 
 __all__ = ["Items", "Rehearsal"]
 
@@ -300,8 +300,7 @@ def _affordable(
     work: Float[np.ndarray, " _"],
     until: float,
 ) -> tuple[list[Int[np.ndarray, " _"]], float]:
-    """The strata of a round and the part of a batch that let enough rounds end in time, from a small step that is done
-    twice: the most strata of which whole batches can be timed, else one and a part."""
+    """The strata of a round and the part of a batch, from a small step of each method that is done twice."""
     some, macs = plan[len(plan) // 2], [float(np.mean([timer.macs(batch) for batch in plan])) for timer in timers]
     per_batch = 0.0
     for timer, whole in zip(timers, macs, strict=True):
@@ -309,9 +308,5 @@ def _affordable(
         timer(few)
         passes, update, done = timer(few)
         per_batch += update + passes / done * whole
-    left = max(0.0, until - timers[0].rehearsal.clock())
-    for count in (STRATA, 1):
-        part = left / FEWEST_ROUNDS / count / per_batch
-        if part >= 2 / 3:  # items of a small step take longer than those of a batch
-            return equal_shares(work, count), 1.0
-    return equal_shares(work, 1), part / 1.5  # half a part beside each part
+    strata, part = affordable(work, per_batch, until - timers[0].rehearsal.clock(), STRATA)
+    return strata, part if part == 1 else part / 1.5  # half a part beside each part

@@ -83,6 +83,17 @@ def test_items_of_a_sample_stand_for_as_many_as_their_weights_say(tiny: Path, un
     assert three.missing.value == pytest.approx(three.whole.value)
 
 
+@pytest.mark.parametrize(
+    ("left", "strata", "part"),
+    [(100.0, 5, 1.0), (30.0, 5, 1.0), (15.0, 3, 1.0), (4.1, 1, 1.0), (1.5, 1, 0.25), (-1.0, 1, 0.0)],
+)
+def test_strata_are_given_up_before_batches_are_cut(left: float, strata: int, part: float) -> None:
+    """A batch takes 2 s: three rounds of five are 30 s, of which two thirds are enough."""
+    found, share = calibration.affordable(np.ones(20), 2.0, left, 5)
+    assert (len(found), share) == (strata, pytest.approx(part))
+    assert sorted(np.concatenate(found)) == list(range(20))
+
+
 def test_views_kept_for_training_are_what_the_store_would_take(tiny: Path) -> None:
     model = Pretrained(tiny)
     for dtype, kind in (("fp32", np.float32), ("fp16", np.float16), ("bf16", np.float16), ("int8", np.float16)):

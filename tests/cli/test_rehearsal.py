@@ -192,11 +192,11 @@ def test_an_epoch_has_what_a_step_takes_whatever_it_holds(
         assert epoch.value == pytest.approx(2e-9 * whole + 1.25 * n_batches, rel=within)
 
 
-@pytest.mark.parametrize(("budget", "strata", "part"), [(60.0, 3, 1.0), (4.0, 1, 1.0), (1.5, 1, 1 / 3)])
-def test_whole_batches_are_timed_where_there_is_time(
-    make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch, budget: float, strata: int, part: float
+def test_a_round_costs_what_small_steps_of_all_methods_say(
+    make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Steps are made to take a second for a mean batch of each of two methods, update included."""
+    """A mean batch takes half a second with each of two methods, and the update a quarter: 1.5 s, three rounds, and
+    half a part beside each part."""
     one, model = make(lambda: 0.0), Pretrained(tiny)
     one = replace(one, items=one.items.within(model.window))
     plan = list(np.arange(len(one.items.pieces)).reshape(-1, 2))
@@ -204,11 +204,12 @@ def test_whole_batches_are_timed_where_there_is_time(
 
     def step(self: module._LiveStep, chosen: np.ndarray) -> tuple[float, float, float]:
         mean = float(np.mean([self.macs(batch) for batch in plan]))
-        return 0.5 * self.macs(chosen) / mean, 0.0, self.macs(chosen)
+        return 0.5 * self.macs(chosen) / mean, 0.25, self.macs(chosen)
 
     monkeypatch.setattr(module._LiveStep, "__call__", step)
-    found, share = module._affordable(timers, plan, np.ones(len(plan)), budget)
-    assert (len(found), share) == (strata, pytest.approx(part))
+    for left, strata, part in ((3 * 1.5 * 3, 3, 1.0), (3 * 1.5, 1, 1.0), (1.5, 1, 1 / 3 / 1.5)):
+        found, share = module._affordable(timers, plan, np.ones(len(plan)), left)
+        assert (len(found), share) == (strata, pytest.approx(part))
 
 
 def test_where_the_line_from_half_a_part_begins() -> None:
