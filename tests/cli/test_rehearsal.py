@@ -195,8 +195,8 @@ def test_an_epoch_has_what_a_step_takes_whatever_it_holds(
 def test_a_round_costs_what_small_steps_of_all_methods_say(
     make: Make, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mean batch takes half a second with each of two methods, and the update a quarter: 1.5 s, three rounds, and
-    half a part beside each part."""
+    """A mean batch takes half a second with each of two methods, the update a quarter: 1.5 s in all. Three
+    rounds are asked for and what comes before them, and half a part beside each part."""
     one, model = make(lambda: 0.0), Pretrained(tiny)
     one = replace(one, items=one.items.within(model.window))
     plan = list(np.arange(len(one.items.pieces)).reshape(-1, 2))
@@ -207,8 +207,8 @@ def test_a_round_costs_what_small_steps_of_all_methods_say(
         return 0.5 * self.macs(chosen) / mean, 0.25, self.macs(chosen)
 
     monkeypatch.setattr(module._LiveStep, "__call__", step)
-    for left, strata, part in ((3 * 1.5 * 3, 3, 1.0), (3 * 1.5, 1, 1.0), (1.5, 1, 1 / 3 / 1.5)):
-        found, share = module._affordable(timers, plan, np.ones(len(plan)), left)
+    for rounds, strata, part in ((9.0, 3, 1.0), (3.0, 1, 1.0), (1.0, 1, 1 / 3 / 1.5)):
+        found, share = module._affordable(timers, plan, np.ones(len(plan)), rounds * 1.5 / 0.75)
         assert (len(found), share) == (strata, pytest.approx(part))
 
 
