@@ -62,7 +62,7 @@ def pretraining(reports: dict[str, list[dict[str, Any]]]) -> list[str]:
                 *(accuracy(side, "sentences") for side in ("untouched", "trained")),
                 *(accuracy(side, "pieces") for side in ("untouched", "trained")),
                 *(
-                    f"{fmean(one['trained'][key] for one in held):.2f}"
+                    " to ".join(f"{fmean(one[side][key] for one in held):.2f}" for side in ("untouched", "trained"))
                     for key in ("sentences_centred", "pieces_centred")
                 ),
             ]
@@ -74,7 +74,8 @@ def pretraining(reports: dict[str, list[dict[str, Any]]]) -> list[str]:
         "Held-out triplet accuracy, per cent, from stored sentences and from pieces, before and after; beside it the "
         "plain mean of sentence vectors with no encoder above. MLM epoch: masked-language training over the same "
         "documents once, by formula. Seconds are those of the machine as it was, encoding of what no earlier run had "
-        "stored included. Centred: share of the vectors' length that is not their mean."
+        "stored included. Centred, before and after: share of the vectors' length that is not their mean (near 0, all "
+        "documents point one way)."
     )
     return ["## Pre-training", what, markdown(head, lines)]
 
