@@ -217,6 +217,11 @@ class Pieces:
         return len(self.ids)
 
     @property
+    def per_word(self) -> np.ndarray:
+        """Pieces of each word, int64 [n_words]."""
+        return np.bincount(self.word[self.word >= 0], minlength=self.n_words)
+
+    @property
     def n_windowed(self) -> int:
         """1 where this is longer than a window, else 0."""
         return int(len(self.windows) > self.texts)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,9 @@ from .options import (
 if TYPE_CHECKING:
     from ..report.results import ResultsRow
     from ..serve.bundle import Run
-    from .few_shot_run import FewShotRun
+    from ..serve.predictor import Predictor
+    from ..types import Document
+    from .few_shot_run import FewShotPredictor, FewShotRun
 
 __all__ = ["evaluate"]
 
@@ -34,6 +37,9 @@ __all__ = ["evaluate"]
 @reader_options
 @read_option
 @passages_option
+@click.option(
+    "--all-pieces", is_flag=True, help="Of entities and chunks also the F1 of programs that label every piece."
+)
 @json_option
 def evaluate(
     run: Path,
@@ -45,6 +51,7 @@ def evaluate(
     columns: dict[str, int | str] | None,
     reading: dict[str, Any],
     passages: str | None,
+    all_pieces: bool,
     as_json: bool,
 ) -> None:
     """Score a saved RUN on FILE, all scores of every task.
@@ -54,6 +61,8 @@ def evaluate(
     from ..batching import warn_unseen
     from ..report.results import command_line
     from ..report.table import aligned, shown
+    from ..tasks.chunking import Chunking
+    from ..tasks.ner import NER
     from .running import Reading, parts_of, predictor_of, read_for
 
     predictor = predictor_of(run, encoder, store)
@@ -61,13 +70,19 @@ def evaluate(
     parts = parts_of(predictor, [one for file in files for one in read_for(run, file, asked, passages)[0]])
     documents = [part for own in parts for part in own]
     tasks = predictor.run.tasks
+    pieces = _pieces(predictor, documents) if all_pieces else []
     gold = {task.name: task.gold(documents) for task in tasks}
     for task in tasks:
         warn_unseen(task, gold[task.name], split)
     began = time.perf_counter()
     answers = predictor.predict(documents)
     seconds = time.perf_counter() - began
-    scores = {task.name: task.score(gold[task.name], [a[task.name] for a in answers]) for task in tasks}
+    scores = {}
+    for task in tasks:
+        sides = gold[task.name], [answer[task.name] for answer in answers]
+        scores[task.name] = task.score(*sides)
+        if all_pieces and isinstance(task, NER | Chunking):
+            scores[task.name] |= task.score_of_pieces(*sides, pieces)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded, {seconds:.1f} s", err=True)
     if as_json:
         rows = _rows(predictor.run, run, files, split, scores, command_line())
@@ -79,6 +94,21 @@ def evaluate(
         for metric, value in found.items()
     ]
     click.echo(aligned(["task", "metric", "value"], lines))
+
+
+def _pieces(predictor: "Predictor | FewShotPredictor", documents: "Sequence[Document]") -> list[list[int]]:
+    """How many pieces each word of each document has. ConfigError where no task labels spans, RunError where only the
+    states of the run's encoder are here."""
+    from ..errors import ConfigError, RunError
+    from ..tasks.chunking import Chunking
+    from ..tasks.ner import NER
+
+    names = [task.name for task in predictor.run.tasks]
+    if not any(isinstance(task, NER | Chunking) for task in predictor.run.tasks):
+        raise ConfigError(f"--all-pieces is for entities and chunks; the run has {', '.join(names)}. Leave it out.")
+    if predictor.encoder is None:
+        raise RunError("--all-pieces needs the run's encoder, which is not here, to cut words. Give --encoder FOLDER.")
+    return [cut.per_word.tolist() for cut in predictor.encoder.cut(documents)]
 
 
 def _rows(

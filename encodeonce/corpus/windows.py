@@ -126,7 +126,7 @@ def _costs(
         return
     documents = [Document(passage.id, text=passage.text, place=passage.place) for passage in passages]
     for cut in pieces.cut(documents):
-        yield np.bincount(cut.word[cut.word >= 0], minlength=cut.n_words)
+        yield cut.per_word
 
 
 def _runs(costs: np.ndarray, size: int, overlap: int) -> Iterator[tuple[int, int]]:

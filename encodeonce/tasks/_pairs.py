@@ -51,7 +51,7 @@ def fitting(pieces: HasPieces, texts: Sequence[str], most: int | Sequence[int]) 
     for text, limit, cut in zip(
         texts, limits, pieces.cut([Document("", text=text) for text in texts]) if texts else (), strict=True
     ):
-        until = np.cumsum(np.bincount(cut.word[cut.word >= 0], minlength=cut.n_words))
+        until = np.cumsum(cut.per_word)
         n = int(np.searchsorted(until, limit, side="right"))
         if n == len(until):
             found.append((text, int(until[-1])))

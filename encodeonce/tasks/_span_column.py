@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..corpus.spans import SCHEMES, convert, detect, to_spans
 from ..errors import ConfigError, DataError
-from ..metrics.spans import span_scores
+from ..metrics.spans import all_pieces, span_scores
 from ..types import Document
 from ._labels import column_of, refuse_missing, where
 
@@ -93,3 +93,12 @@ class SpanColumn:
             for name in ("precision", "recall", "f1")
         }
         return {**scores, "macro_f1_lenient": lenient["macro_f1"], "n": lenient["gold"]}
+
+    def score_of_pieces(
+        self,
+        gold: Sequence[tuple[str, ...]],
+        predicted: Sequence[tuple[str, ...]],
+        pieces: Sequence[Sequence[int]],
+    ) -> float | None:
+        """Lenient micro F1 where each word counts once for each of its pieces."""
+        return span_scores(all_pieces(gold, pieces), all_pieces(predicted, pieces), scheme=self.target)["f1"]

@@ -70,6 +70,16 @@ class SpanTask(Task):
         """precision, recall and f1, each _lenient and _strict; macro_f1_lenient; n, the gold spans."""
         return self._tags.score(gold, predicted)
 
+    def score_of_pieces(
+        self,
+        gold: Sequence[tuple[str, ...]],
+        predicted: Sequence[tuple[str, ...]],
+        pieces: Sequence[Sequence[int]],
+    ) -> dict[str, float | None]:
+        """`f1_all_pieces`: the lenient F1 of programs that label every piece, with which older values are to be
+        compared (spec A12). `pieces` says how many each word has (`Pieces.per_word`)."""
+        return {"f1_all_pieces": self._tags.score_of_pieces(gold, predicted, pieces)}
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         fields = ("column", "piece", "scheme", "source", "constrained", "detected")

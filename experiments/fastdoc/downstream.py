@@ -17,14 +17,13 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np
 
 from encodeonce.cli import learning
 from encodeonce.cli.config import Config, parse
 from encodeonce.cli.contenders import contender
 from encodeonce.encoders.pretrained import Pretrained
-from encodeonce.metrics.spans import all_pieces, span_scores
 from encodeonce.report.results import ResultsRow, append_rows, now, read_rows, surroundings
+from encodeonce.tasks.ner import NER
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[2] / "shared" / "data"
@@ -140,17 +139,12 @@ def cell(given: argparse.Namespace, encoder: str, name: str, seed: int, variant:
 def by_pieces(done: learning.Trained, material: learning.Material, folder: Path) -> dict[str, float | None]:
     """Of named entities also the score of programs that label every piece, as the paper's did; of others nothing."""
     (task,) = done.tasks
-    if task.name != "ner":
+    if not isinstance(task, NER):
         return {}
     documents = material.splits["test"]
-    cut = Pretrained(folder).cut(documents)
-    pieces = [
-        np.bincount(one.word[one.word >= 0], minlength=len(d.words)).tolist()
-        for one, d in zip(cut, documents, strict=True)
-    ]
+    pieces = [cut.per_word.tolist() for cut in Pretrained(folder).cut(documents)]
     predicted = [row[task.name] for row in done.evaluations["test"].predictions]
-    sides = [all_pieces(side, pieces) for side in (task.gold(documents), predicted)]
-    return {"f1_all_pieces": span_scores(*sides)["f1"]}
+    return task.score_of_pieces(task.gold(documents), predicted, pieces)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import random
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
+from seqeval.metrics import f1_score as seqeval_f1
 
 from encodeonce.cli.config import load
 from encodeonce.cli.learning import fraction
@@ -393,3 +395,37 @@ def test_settings_that_no_method_can_have_are_refused_before_anything_is_encoded
     wrong = run("compare", config, "-o", "rep", "-m", "linear,agg", *grid, code=1).stderr
     assert "key_width=16 cannot be cut into n_heads=5" in wrong
     assert not (tmp_path / "states").exists()
+
+
+def test_entities_are_scored_on_every_piece_where_it_is_asked_for(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Held against seqeval over words repeated by hand; "dog." is two pieces, and a B- word of two is two entities."""
+    rng = random.Random(3)
+    lines = []
+    for number in range(60):
+        words = [rng.choice(["the", "dog.", "cat.", "sees", "bird"]) for _ in range(rng.randint(3, 6))]
+        tags = ["B-A" if word.endswith(".") or rng.random() < 0.2 else "O" for word in words]
+        lines.append(json.dumps({"id": str(number), "words": words, "ner": tags}))
+    for name, part in (("train", lines[:40]), ("test", lines[40:])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(part) + "\n")
+    (tmp_path / "config.toml").write_text(
+        f'encoder = "{tiny}"\ntasks = ["ner"]\nmethod = "frozen"\n[data]\ntrain = "train.jsonl"\n'
+        'columns = { words = "words", tag = "ner" }\n[train]\nnum_train_epochs = 2\nlearning_rate = 0.05\n'
+    )
+    run("train", "config.toml", "-o", "run")
+    rows = json.loads(run("evaluate", "run", "test.jsonl", "--all-pieces", "--json").stdout)
+    scores = {row["metric"]: row["value"] for row in rows}
+    answers = [json.loads(line) for line in run("predict", "run", "test.jsonl").stdout.splitlines()]
+    gold = [json.loads(line) for line in lines[40:]]
+
+    def by_piece(items: list[dict[str, list[str]]], column: str) -> list[list[str]]:
+        return [[t for w, t in zip(i["words"], i[column], strict=True) for _ in range(1 + ("." in w))] for i in items]
+
+    own = seqeval_f1(by_piece(gold, "ner"), by_piece(answers, "tag"))
+    assert scores["f1_all_pieces"] == pytest.approx(100 * own)
+    assert scores["f1_all_pieces"] != scores["f1_lenient"]
+    assert "f1_all_pieces" not in run("evaluate", "run", "test.jsonl").stdout
+
+
+def test_pieces_are_scored_for_spans_alone(run: Run, trained: Path, corpus: Path) -> None:
+    said = run("evaluate", trained / "run", corpus / "test.conllu", "--all-pieces", code=1).stderr
+    assert "--all-pieces is for entities and chunks" in said
