@@ -262,15 +262,7 @@ def _picture(plan: Plan, material: Material, done: Trained) -> str:
 
 
 def _save(plan: Plan, material: Material, settings: Settings, done: Trained) -> None:
-    training = {
-        "settings": settings.to_json(),
-        "examples": {split: len(documents) for split, documents in material.splits.items()},
-        "best": done.fit.best,
-        "steps": done.fit.steps,
-        "seconds": done.fit.seconds,
-        "seconds_per_batch": done.fit.seconds_per_batch,
-        "parameters": done.fit.parameters,
-    }
+    training = done.training(settings, material.splits)
     scores = {split: evaluation.scores for split, evaluation in done.evaluations.items()}
     names = dict.fromkeys(material.splits, f"Python's manual, {plan.sentences} sentences")
     run = Run(done.method, done.tasks, done.variant, material.spec, training, scores, names, command_line())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..batching import Cut, Source
 from ..corpus.holding_out import held_out
@@ -103,6 +103,19 @@ class Trained:
     evaluations: Mapping[str, Evaluation]
     seconds: float
     peak_mb: float | None
+
+    def training(self, settings: Settings, splits: Mapping[str, Sequence[Document]], **more: Any) -> dict[str, Any]:
+        """What a saved run keeps of its making: settings and `more`, sizes of the splits, steps, seconds."""
+        return {
+            "settings": settings.to_json(),
+            **more,
+            "examples": {split: len(documents) for split, documents in splits.items()},
+            "best": self.fit.best,
+            "steps": self.fit.steps,
+            "seconds": self.fit.seconds,
+            "seconds_per_batch": self.fit.seconds_per_batch,
+            "parameters": self.fit.parameters,
+        }
 
 
 def prepare(config: "Config", methods: Sequence[MethodSettings], *, max_bytes: int | None = None) -> Material:

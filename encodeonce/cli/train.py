@@ -66,16 +66,7 @@ def _save(config: "Config", material: "Material", done: "Trained", settings: "Se
     from ..serve.bundle import Run, save
     from .config import to_toml
 
-    training = {
-        "settings": settings.to_json(),
-        "train_fraction": config.data.train_fraction,
-        "examples": {split: len(documents) for split, documents in material.splits.items()},
-        "best": done.fit.best,
-        "steps": done.fit.steps,
-        "seconds": done.fit.seconds,
-        "seconds_per_batch": done.fit.seconds_per_batch,
-        "parameters": done.fit.parameters,
-    }
+    training = done.training(settings, material.splits, train_fraction=config.data.train_fraction)
     scores = {split: evaluation.scores for split, evaluation in done.evaluations.items()}
     names = {split: ", ".join(Path(name).name for name in getattr(config.data, split)) for split in material.splits}
     if config.data.dev_fraction:

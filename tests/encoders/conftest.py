@@ -108,6 +108,46 @@ def wordpiece(words: list[str] = WORDPIECES, lowercase: bool = True) -> Any:
     return _wrapped(backend, "[CLS]", "[SEP]", "[PAD]", "[UNK]")
 
 
+def slow(pairs: bool = False) -> Any:
+    """A Python tokenizer with the same pieces as `wordpiece()` for the words of these tests, and no word_ids; with
+    `pairs` it has a form for two texts."""
+    from transformers import PythonBackend
+
+    fast, vocabulary = wordpiece(), {piece: i for i, piece in enumerate(WORDPIECES)}
+
+    class Slow(PythonBackend):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", **settings)
+
+        @property
+        def vocab_size(self) -> int:
+            return len(vocabulary)
+
+        def get_vocab(self) -> dict[str, int]:
+            return dict(vocabulary)
+
+        def _tokenize(self, text: str, **_: Any) -> list[str]:
+            return fast.tokenize(text)
+
+        def _convert_token_to_id(self, token: str) -> int:
+            return vocabulary.get(token, 1)
+
+        def _convert_id_to_token(self, index: int) -> str:
+            return WORDPIECES[index]
+
+        def build_inputs_with_special_tokens(
+            self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+        ) -> list[int]:
+            return [2, *token_ids_0, 3, *((*token_ids_1, 3) if token_ids_1 and pairs else ())]
+
+        def create_token_type_ids_from_sequences(
+            self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+        ) -> list[int]:
+            return [0] * (len(token_ids_0) + 2) + [1] * (len(token_ids_1 or []) + 1)
+
+    return Slow()
+
+
 def byte_level(special: bool = True, add_prefix_space: bool = False) -> Any:
     """Byte-level BPE, trained on a few lines; built without the word-start space, as ModernBERT's is."""
     backend = tokenizers.Tokenizer(models.BPE())
@@ -198,7 +238,7 @@ def close(found: Any, expected: Any, within: float = 1e-5) -> None:
 def tiny() -> SimpleNamespace:
     """The functions of this file, for tests that need a tokenizer or a model without a folder."""
     return SimpleNamespace(
-        words=WORDPIECES, wordpiece=wordpiece, byte_level=byte_level, unigram=unigram, model=tiny_model
+        words=WORDPIECES, wordpiece=wordpiece, slow=slow, byte_level=byte_level, unigram=unigram, model=tiny_model
     )
 
 

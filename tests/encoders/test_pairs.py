@@ -179,47 +179,9 @@ def test_an_empty_text_of_a_pair_is_refused(text: str, pair: str, which: str, ti
 
 
 def test_ALIGN_2_a_slow_tokenizer_with_a_pair_template(tiny: SimpleNamespace) -> None:
-    from transformers import PythonBackend
-
-    fast, vocabulary = tiny.wordpiece(), {piece: i for i, piece in enumerate(tiny.words)}
-
-    class Slow(PythonBackend):
-        paired = True
-
-        def __init__(self, **settings: Any) -> None:
-            super().__init__(unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", **settings)
-
-        @property
-        def vocab_size(self) -> int:
-            return len(vocabulary)
-
-        def get_vocab(self) -> dict[str, int]:
-            return dict(vocabulary)
-
-        def _tokenize(self, text: str, **_: Any) -> list[str]:
-            return fast.tokenize(text)
-
-        def _convert_token_to_id(self, token: str) -> int:
-            return vocabulary.get(token, 1)
-
-        def _convert_id_to_token(self, index: int) -> str:
-            return tiny.words[index]
-
-        def build_inputs_with_special_tokens(
-            self, token_ids_0: list[int], token_ids_1: list[int] | None = None
-        ) -> list[int]:
-            return [2, *token_ids_0, 3, *((*token_ids_1, 3) if token_ids_1 and self.paired else ())]
-
-        def create_token_type_ids_from_sequences(
-            self, token_ids_0: list[int], token_ids_1: list[int] | None = None
-        ) -> list[int]:
-            return [0] * (len(token_ids_0) + 2) + [1] * (len(token_ids_1 or []) + 1)
-
     pair = Document("1", text="the cat sat", pair="on the mat")
-    slow, quick = (Cutter(tokenizer, 40, 8)([pair])[0] for tokenizer in (Slow(), fast))
+    slow, quick = (Cutter(tokenizer, 40, 8)([pair])[0] for tokenizer in (tiny.slow(pairs=True), tiny.wordpiece()))
     assert slow.ids.tolist() == quick.ids.tolist()
     assert slow.word.tolist() == quick.word.tolist()
-    without = Slow()
-    without.paired = False
     with pytest.raises(EncoderError, match="no form for a pair of texts; given 'the' twice"):
-        Cutter(without, 40, 8)([pair])
+        Cutter(tiny.slow(), 40, 8)([pair])

@@ -38,40 +38,6 @@ def names(tokenizer: Any, cut: Pieces) -> list[str]:
     return tokenizer.convert_ids_to_tokens(cut.ids.tolist())
 
 
-def slow(tiny: SimpleNamespace) -> Any:
-    """A Python tokenizer with the same pieces as `wordpiece()` for the words of these tests, and no word_ids."""
-    from transformers import PythonBackend
-
-    fast, vocabulary = tiny.wordpiece(), {piece: i for i, piece in enumerate(tiny.words)}
-
-    class Slow(PythonBackend):
-        def __init__(self, **settings: Any) -> None:
-            super().__init__(unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", **settings)
-
-        @property
-        def vocab_size(self) -> int:
-            return len(vocabulary)
-
-        def get_vocab(self) -> dict[str, int]:
-            return dict(vocabulary)
-
-        def _tokenize(self, text: str, **_: Any) -> list[str]:
-            return fast.tokenize(text)
-
-        def _convert_token_to_id(self, token: str) -> int:
-            return vocabulary.get(token, 1)
-
-        def _convert_id_to_token(self, index: int) -> str:
-            return tiny.words[index]
-
-        def build_inputs_with_special_tokens(
-            self, token_ids_0: list[int], token_ids_1: list[int] | None = None
-        ) -> list[int]:
-            return [2, *token_ids_0, 3]
-
-    return Slow()
-
-
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_level", "bare", "unigram"])
 def test_pieces_equal_those_of_the_whole_list_by_word_ids(kind: str, tiny: SimpleNamespace) -> None:
     tokenizer = tiny.byte_level(special=False) if kind == "bare" else getattr(tiny, kind)()
@@ -196,7 +162,7 @@ def test_a_text_in_another_script_does_not_depend_on_its_company(
 
 
 def test_ALIGN_2_slow_tokenizers_give_the_same_pieces(tiny: SimpleNamespace) -> None:
-    tokenizer = slow(tiny)
+    tokenizer = tiny.slow()
     assert not tokenizer.is_fast
     words = ("the", "cats", "\u200b", "sat", "running", "", "naive", "café", ",")
     by_word, fast = (
