@@ -11,7 +11,7 @@ SAID = {
     "adapted": "Adapted",
     "live_mix": "two live blocks on the layer mix",
     "one_block": "one live block",
-    "finetune": "fine-tuning, bf16 and buckets",
+    "finetune": "fine-tuning",
 }
 
 
@@ -27,7 +27,8 @@ def time_to_quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     parts = [
         "### Time to quality\n\nCPU seconds of one thread, encoding included, until the mean dev accuracy is what a "
-        f"way ends with. {' '.join(map(made, found))}",
+        f"way ends with. Fine-tuning is by `transformers` with length buckets, in bf16 where the processor has "
+        f"instructions for it. {' '.join(map(made, found))}",
         markdown(["trained together", "to the last of", *(SAID[way] for way in ways)], reached),
     ]
     for one in found:
