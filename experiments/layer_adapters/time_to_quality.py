@@ -32,6 +32,15 @@ def time_to_quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
         markdown(["trained together", "to the last of", *(SAID[way] for way in ways)], reached),
     ]
     for one in found:
+        epochs = {way: an_epoch(one["curves"][way]) for way in ways}
+        lines = [
+            [SAID[way], f"{epoch:.0f}", f"{epoch / epochs['finetune']:.3f}", f"{part:.2f}"]
+            for way, epoch in epochs.items()
+            for part in [100 * one["last_mean_dev_accuracy"][way] / one["last_mean_dev_accuracy"]["finetune"]]
+        ]
+        header = ["", "CPU s an epoch", "part of fine-tuning's", "last accuracy, % of fine-tuning's"]
+        parts += [f"An epoch of training after the first, {tasks_of(one)}:", markdown(header, lines)]
+    for one in found:
         lines = [
             [SAID[way], str(line["epoch"]), f"{line['cpu_s']:.0f}", *(f"{value:.2f}" for value in line["dev"].values())]
             for way in ways
@@ -40,6 +49,11 @@ def time_to_quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
         header = ["", "epoch", "CPU s", *one["tasks"]]
         parts += [f"Dev accuracy after each epoch, {tasks_of(one)}:", markdown(header, lines)]
     return parts
+
+
+def an_epoch(lines: Sequence[Mapping[str, Any]]) -> float:
+    """Mean CPU seconds of an epoch, the first left out, whose seconds have the encoding in them."""
+    return float(lines[-1]["cpu_s"] - lines[0]["cpu_s"]) / (len(lines) - 1)
 
 
 def tasks_of(one: Mapping[str, Any]) -> str:
