@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ..report.results import ResultsRow
     from ..serve.bundle import Run
     from ..serve.predictor import Predictor
+    from ..tasks import Task
+    from ..tasks.chunking import Chunking
+    from ..tasks.ner import NER
     from ..types import Document
     from .few_shot_run import FewShotPredictor, FewShotRun
 
@@ -61,8 +64,6 @@ def evaluate(
     from ..batching import warn_unseen
     from ..report.results import command_line
     from ..report.table import aligned, shown
-    from ..tasks.chunking import Chunking
-    from ..tasks.ner import NER
     from .running import Reading, parts_of, predictor_of, read_for
 
     predictor = predictor_of(run, encoder, store)
@@ -70,6 +71,7 @@ def evaluate(
     parts = parts_of(predictor, [one for file in files for one in read_for(run, file, asked, passages)[0]])
     documents = [part for own in parts for part in own]
     tasks = predictor.run.tasks
+    of_spans = _span_tasks(tasks) if all_pieces else []
     pieces = _pieces(predictor, documents) if all_pieces else []
     gold = {task.name: task.gold(documents) for task in tasks}
     for task in tasks:
@@ -77,12 +79,11 @@ def evaluate(
     began = time.perf_counter()
     answers = predictor.predict(documents)
     seconds = time.perf_counter() - began
-    scores = {}
-    for task in tasks:
-        sides = gold[task.name], [answer[task.name] for answer in answers]
-        scores[task.name] = task.score(*sides)
-        if all_pieces and isinstance(task, NER | Chunking):
-            scores[task.name] |= task.score_of_pieces(*sides, pieces)
+    predicted = {task.name: [answer[task.name] for answer in answers] for task in tasks}
+    scores = {task.name: task.score(gold[task.name], predicted[task.name]) for task in tasks}
+    for span_task in of_spans:
+        name = span_task.name
+        scores[name] |= span_task.score_of_pieces(gold[name], predicted[name], pieces)
     click.echo(f"{predictor.hits:,} documents from the store, {predictor.misses:,} encoded, {seconds:.1f} s", err=True)
     if as_json:
         rows = _rows(predictor.run, run, files, split, scores, command_line())
@@ -96,19 +97,27 @@ def evaluate(
     click.echo(aligned(["task", "metric", "value"], lines))
 
 
-def _pieces(predictor: "Predictor | FewShotPredictor", documents: "Sequence[Document]") -> list[list[int]]:
-    """How many pieces each word of each document has. ConfigError where no task labels spans, RunError where only the
-    states of the run's encoder are here."""
-    from ..errors import ConfigError, RunError
+def _span_tasks(tasks: "Sequence[Task]") -> "list[NER | Chunking]":
+    """Those that label spans; ConfigError where there is none."""
+    from ..errors import ConfigError
     from ..tasks.chunking import Chunking
     from ..tasks.ner import NER
 
-    names = [task.name for task in predictor.run.tasks]
-    if not any(isinstance(task, NER | Chunking) for task in predictor.run.tasks):
-        raise ConfigError(f"--all-pieces is for entities and chunks; the run has {', '.join(names)}. Leave it out.")
+    found = [task for task in tasks if isinstance(task, NER | Chunking)]
+    if not found:
+        names = ", ".join(task.name for task in tasks)
+        raise ConfigError(f"--all-pieces is for entities and chunks; the run has {names}. Leave it out.")
+    return found
+
+
+def _pieces(predictor: "Predictor | FewShotPredictor", documents: "Sequence[Document]") -> list[list[int]]:
+    """How many pieces each word has, none of an empty document; RunError where the run's encoder is not here."""
+    from ..errors import RunError
+
     if predictor.encoder is None:
         raise RunError("--all-pieces needs the run's encoder, which is not here, to cut words. Give --encoder FOLDER.")
-    return [cut.per_word.tolist() for cut in predictor.encoder.cut(documents)]
+    cuts = iter(predictor.encoder.cut([document for document in documents if not document.empty]))
+    return [[] if document.empty else next(cuts).per_word.tolist() for document in documents]
 
 
 def _rows(

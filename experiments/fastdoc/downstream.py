@@ -17,7 +17,6 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-
 from encodeonce.cli import learning
 from encodeonce.cli.config import Config, parse
 from encodeonce.cli.contenders import contender

@@ -407,8 +407,9 @@ def test_entities_are_scored_on_every_piece_where_it_is_asked_for(run: Run, tiny
         lines.append(json.dumps({"id": str(number), "words": words, "ner": tags}))
     for name, part in (("train", lines[:40]), ("test", lines[40:])):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(part) + "\n")
+    encoder = shutil.copytree(tiny, tmp_path / "encoder")
     (tmp_path / "config.toml").write_text(
-        f'encoder = "{tiny}"\ntasks = ["ner"]\nmethod = "frozen"\n[data]\ntrain = "train.jsonl"\n'
+        f'encoder = "{encoder}"\ntasks = ["ner"]\nmethod = "frozen"\n[data]\ntrain = "train.jsonl"\n'
         'columns = { words = "words", tag = "ner" }\n[train]\nnum_train_epochs = 2\nlearning_rate = 0.05\n'
     )
     run("train", "config.toml", "-o", "run")
@@ -424,6 +425,12 @@ def test_entities_are_scored_on_every_piece_where_it_is_asked_for(run: Run, tiny
     assert scores["f1_all_pieces"] == pytest.approx(100 * own)
     assert scores["f1_all_pieces"] != scores["f1_lenient"]
     assert "f1_all_pieces" not in run("evaluate", "run", "test.jsonl").stdout
+    (tmp_path / "test.jsonl").write_text("\n".join([*lines[40:], '{"id": "none", "words": [], "ner": []}']) + "\n")
+    again = json.loads(run("evaluate", "run", "test.jsonl", "--all-pieces", "--json").stdout)
+    assert {row["metric"]: row["value"] for row in again} == scores, "a document without words changes nothing"
+    shutil.rmtree(encoder)
+    said = run("evaluate", "run", "test.jsonl", "--all-pieces", code=1).stderr
+    assert "needs the run's encoder, which is not here" in said
 
 
 def test_pieces_are_scored_for_spans_alone(run: Run, trained: Path, corpus: Path) -> None:
