@@ -1,4 +1,5 @@
-"""Methods x tasks x seeds from one store, cell by cell: what is finished is never computed again.
+"""Methods x tasks x seeds from one store, cell by cell: what is finished is never computed again, and a cell that was
+interrupted goes on after its last epoch.
 
 First every contender's grid of settings is tried with its first seed, and each task gets the values with its best dev
 score; then the cells of all seeds are trained at these. See `report_files` for what is kept where.
@@ -147,8 +148,13 @@ class Comparison:
             left = [task for task in cell.tasks if not self.files.finished(replace(cell, tasks=(task,)))]
             cell = replace(cell, tasks=tuple(left))
         one, made = cell.contender, provenance(now())
-        done = learning.train(self.material, one.settings(cell.point), cell.settings(self.config), cell.tasks)
-        self.files.append(cell, self._measured(cell, done, made))
+        with self.files.begun(cell) as folder:
+            goes_on = (folder / "checkpoint").exists()
+            settings = cell.settings(self.config)
+            done = learning.train(self.material, one.settings(cell.point), settings, cell.tasks, folder=folder)
+            if goes_on:
+                done = replace(done, peak_mb=None)  # of what was left: less than the whole may have taken
+            self.files.append(cell, self._measured(cell, done, made))
         scores = done.evaluations["test"].scores
         said = ", ".join(f"{task.name} {shown(scores[task.name][task.metric])}" for task in cell.tasks)
         log.info(

@@ -7,14 +7,16 @@ REPORT/data.json        SHA-256 of what the data files, the encoder and a run th
 REPORT/results.jsonl    one row a task, split and metric of each finished cell, added together when the cell is done
 REPORT/grid.jsonl       the same for the settings that were tried with the first seed
 REPORT/encode.json      what the encoder's passes cost, by machine and threads: seconds of one are never said of another
+REPORT/unfinished       a folder a cell that was interrupted: where its training goes on; gone once it is finished
 """
 
 import gzip
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,16 @@ class ReportFiles:
         write_rows(path, [*read_rows(path), *rows])
 
     @contextmanager
+    def begun(self, cell: Cell) -> Iterator[Path]:
+        """Where a cell keeps its checkpoint until it is finished, here: seconds of two machines are not added up."""
+        own = [self.row_names(cell, task) for task in cell.tasks]
+        folder = self.folder / "unfinished" / f"{cell.contender.method}-{cell.seed}-{_short([cell.file, *own])}"
+        yield folder / _short(_place())
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others may lie there
+            folder.parent.rmdir()
+
+    @contextmanager
     def held(self) -> Iterator[None]:
         """Keep others from filling the folder meanwhile. RunError where a living process does."""
         with held(self.folder, "compare", "train the same cells twice"):
@@ -148,6 +160,10 @@ class ReportFiles:
         """Whether all tasks of a cell have a row of their deciding score on test, defined or not."""
         there = {apart(row).cell for row in read_rows(self.folder / cell.file)}
         return all(cell.row(self.config, self.names, task, "test", task.metric).cell in there for task in cell.tasks)
+
+    def row_names(self, cell: Cell, task: Task) -> tuple[Any, ...]:
+        """What all rows of a cell and task are called."""
+        return cell.row(self.config, self.names, task, "", "").cell[:7]
 
     def dev_score(self, cell: Cell, task: Task) -> float | None:
         """A finished cell's deciding score on dev; None where it was undefined."""
@@ -159,7 +175,7 @@ class ReportFiles:
         """The rows of a cell that was tried or set aside, where it was, become results."""
         if self.finished(result):
             return
-        wanted = {result.row(self.config, self.names, task, "", "").cell[:7] for task in result.tasks}
+        wanted = {self.row_names(result, task) for task in result.tasks}
         if rows := [row for row in self.rows(tried.file) if apart(row).cell[:7] in wanted]:
             self.append(result, rows)
 
@@ -222,6 +238,10 @@ def _place() -> str:
     """The machine as rows name it, and its threads: what measured seconds are of."""
     about = surroundings()
     return f"{about['machine']}, {about['threads']} threads"
+
+
+def _short(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:8]
 
 
 def _object(path: Path) -> dict[str, Any]:

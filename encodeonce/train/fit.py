@@ -47,8 +47,8 @@ class Fit:
 
     `epochs` has one entry an epoch: epoch (from 1), step, loss (mean over its batches), dev scores by task and metric.
     `best[task]` names the epoch kept and its deciding score, the mean over the tasks that share its weights. Times are
-    wall seconds: a batch's includes waiting for its data, `seconds` includes scoring dev. `steps` are the optimiser's,
-    `batches` those that they took, of all epochs. `parameters` counts what is
+    wall seconds: a batch's includes waiting for its data, `seconds` includes scoring dev and leaves out writing
+    checkpoints. `steps` are the optimiser's, `batches` those that they took, of all epochs. `parameters` counts what is
     trained, by task and in all ("total"); what tasks share counts for each of them, and once in all.
     """
 
@@ -325,8 +325,10 @@ class _Loop:
         }
 
     def save(self) -> None:
-        """A checkpoint in the folder, if there is one. The clock is read here: a resumed run counts on from it."""
-        self.at.seconds = time.perf_counter() - self.began
+        """A checkpoint in the folder, if there is one. The clock is read here, so that a resumed run counts on from it,
+        and stands still while the checkpoint is written."""
+        now = time.perf_counter()
+        self.at.seconds = now - self.began
         if self.folder is None:
             return
         tensors = {f"model/{n}/{k}": t for n, module in self.modules.items() for k, t in module.state_dict().items()}
@@ -348,6 +350,7 @@ class _Loop:
             values["upper"], moments = self.upper.state()
             tensors |= {f"upper/{key}": tensor for key, tensor in moments.items()}
         Checkpoint(self.origin(), values, tensors).save(self.folder / "checkpoint")
+        self.began += time.perf_counter() - now
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint, if there is one."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -15,14 +16,18 @@ from statistics import fmean
 import pytest
 from safetensors.torch import load_file, save_file
 
-from encodeonce.cli import comparing
-from encodeonce.cli.cells import Names
+from encodeonce.cli import comparing, report_files
+from encodeonce.cli.cells import Cell, Names
 from encodeonce.cli.compare import _draw
 from encodeonce.cli.config import absolute, load
-from encodeonce.cli.report_files import ReportFiles, _sha256
+from encodeonce.cli.contenders import contender
+from encodeonce.cli.report_files import RESULTS, ReportFiles, _sha256
 from encodeonce.errors import RunError
 from encodeonce.report.results import latest, read_rows
 from encodeonce.report.table import scores
+from encodeonce.tasks import named
+from encodeonce.train.checkpoint import Checkpoint
+from encodeonce.train.fit import _Loop
 from encodeonce.types import Document
 
 from .conftest import Run
@@ -480,6 +485,64 @@ def test_a_dry_run_says_what_there_is_to_do_and_does_nothing(
     assert "store: 0 of 0 items" in run(*some, "-o", "other", "--dry-run", "-m", "finetune").stdout
     away = run(*some, "-o", "other", "--dry-run", "--set", "encoder=some/where").stdout
     assert "the encoder is not here, so views and blocks were not checked" in away
+
+
+def test_an_interrupted_cell_goes_on_after_its_last_epoch(
+    run: Run, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With three epochs a cell, stopped after the fifth that is saved: the second cell has one left. Its rows are those
+    of a comparison that was not stopped, but for times, and for memory, which what is left may not show."""
+    some = (config, "-m", "linear", "--seeds", "2", "--set", "tasks=['upos']", "--no-plot")
+    run("compare", *some, "-o", "whole")
+    real, saved, scored = Checkpoint.save, [], []
+
+    def stopped(checkpoint: Checkpoint, folder: Path) -> None:
+        real(checkpoint, folder)
+        saved.append(folder)
+        if len(saved) == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", stopped)
+        run("compare", *some, "-o", "rep", code=1)
+    unfinished = tmp_path / "rep" / "unfinished"
+    assert [path.name.rsplit("-", 1)[0] for path in unfinished.iterdir()] == ["linear-21"]
+    real_epoch = _Loop.finish_epoch
+
+    def counted(loop: _Loop) -> None:
+        real_epoch(loop)
+        scored.append(loop.at.epoch)
+
+    monkeypatch.setattr(_Loop, "finish_epoch", counted)
+    run("compare", *some, "-o", "rep")
+    assert scored == [3]
+    assert not unfinished.exists()
+    told, wanted = (read_rows(tmp_path / name / "results.jsonl") for name in ("rep", "whole"))
+    assert [(row.cell[1:], row.value) for row in told] == [(row.cell[1:], row.value) for row in wanted]
+    assert [row.peak_mb is None for row in told] == [row.seed == 21 for row in told]
+
+
+def test_seconds_of_two_machines_are_not_added_up(
+    run: Run, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that goes on elsewhere begins its unfinished cell anew, and leaves nothing of it behind."""
+    cell = Cell(RESULTS, contender(load(config, [])), {}, 13, (named("upos"),))
+    files = ReportFiles(tmp_path / "rep", load(config, []), Names("e", "d"))
+    folders = []
+    for machine in ("one", "two"):
+        monkeypatch.setattr(report_files, "_place", lambda machine=machine: machine)
+        with suppress(KeyboardInterrupt), files.begun(cell) as folder:
+            folder.mkdir(parents=True)
+            folders.append(folder)
+            raise KeyboardInterrupt
+    assert folders[0] != folders[1]
+    assert folders[0].parent == folders[1].parent
+    with files.begun(replace(cell, seed=21)) as other:
+        assert other.parent != folders[0].parent
+    assert all(folder.exists() for folder in folders)
+    with files.begun(cell) as again:
+        assert again == folders[1]
+    assert not (tmp_path / "rep" / "unfinished").exists()
 
 
 def test_killed_at_any_moment_it_goes_on(tiny: Path, config: Path, tmp_path: Path) -> None:
