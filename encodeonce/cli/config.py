@@ -131,6 +131,9 @@ class FinetuneSection(Section):
 
     live: int | None = Field(default=None, ge=0, description="blocks that are trained; the method's own number")
     blocks: list[int] | None = Field(default=None, description="live_mix: which blocks, from 0")
+    attention_only: list[int] | None = Field(
+        default=None, description="live_mix: which of these run without their feed-forward network"
+    )
     over: Literal["linear", "agg", "adapted"] | None = Field(
         default=None, description="live_mix: what mixes the stored views under the blocks"
     )

@@ -87,15 +87,16 @@ def _live(config: "Config", own: Variant | Tuning, spec: Spec) -> dict[int, Tuni
         mix = mine
         depths.add(len(mine.plan(spec).blocks))
     else:
-        mix = _settings(config, "live_mix", "live")
+        mix = _settings(config, "live_mix", "live", "attention_only")
+    chosen = mix.plan(spec).blocks
     found = {
-        depth: replace(mix, live=depth, blocks=mix.blocks if len(mix.blocks) == depth else ())
+        depth: mix if len(chosen) == depth else replace(mix, live=depth, blocks=(), attention_only=())
         for depth in sorted(depths)
         if depth < all_
     }
     if mine is not None and mine.plan(spec).pieces:
         return {**found, all_: mine}
-    whole = _settings(config, "finetune", "live", "blocks", "lora")
+    whole = _settings(config, "finetune", "live", "blocks", "attention_only", "lora")
     return {**found, all_: replace(whole, live=None, blocks=(), lora=None)}
 
 

@@ -39,6 +39,7 @@ class LiveBlocks(nn.Module):
 
     Beside the blocks it holds what they share (tables of relative positions), with `final` the stack's final norm where
     it has one, and with `embeddings` what makes view 0 of piece ids. Train mode drops as the checkpoint's config says.
+    Blocks that are `attention_only` have no feed-forward network: what it would add is 0.
     `compute="bf16"` rounds the operands of matrix products; on a CPU, post-norm blocks then run without padding in
     compiled passes (`nn.post_norm`), all others padded in groups of like length. `lora=(rank, alpha)` freezes
     everything and trains low-rank terms beside the query and value projections instead (Hu et al. 2022; spec A-09).
@@ -56,17 +57,21 @@ class LiveBlocks(nn.Module):
         embeddings: bool = False,
         compute: str = "fp32",
         lora: tuple[int, float] | None = None,
+        attention_only: Collection[int] = (),
     ) -> None:
         super().__init__()
         empty = not blocks and not (embeddings or final)
         if empty or (blocks and (min(blocks) < 0 or max(blocks) >= stack.n_blocks)):
             raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {stack.n_blocks - 1}, at least one.")
+        _refuse_halves(stack, blocks, attention_only)
         if compute not in COMPUTE:
             raise ConfigError(f"compute={compute!r} is unknown. There is: {', '.join(COMPUTE)}.")
-        self.blocks, self.final, self.compute = tuple(blocks), final, compute
+        self.blocks, self.final, self.compute, self.attention_only = tuple(blocks), final, compute, set(attention_only)
         self.width, self.window = stack.width, stack.window if stack.LIMITED else None
         wanted = _parts(stack, self.blocks, final, embeddings)
         copied, self.kept = _copied(stack, wanted)
+        for index in self.attention_only:
+            _without_feed_forward(copied, index)
         self.kept.requires_grad_(True)
         # beside the registered modules, not among them: most of its own are empty, and it would stay in eval mode
         object.__setattr__(self, "_stack", copied)
@@ -207,8 +212,7 @@ class LiveBlocks(nn.Module):
             key=line("key"),
             value=line("value"),
             out=line("attention"),
-            up=line("up"),
-            down=line("down"),
+            feed=None if index in self.attention_only else (line("up"), line("down")),
             norms=(norms[0], norms[1]),
             drop=(drop[0], drop[1], drop[2]),
             n_heads=stack.model.config.num_attention_heads,
@@ -308,6 +312,39 @@ def _copied(stack: Stack, parts: dict[str, list[nn.Module]]) -> tuple[Stack, nn.
     copied = copy.deepcopy(stack, memo)
     kept = {name: nn.ModuleList(memo[id(module)] for module in modules) for name, modules in parts.items()}
     return copied, nn.ModuleDict(kept)
+
+
+def _refuse_halves(stack: Stack, blocks: Sequence[int], attention_only: Collection[int]) -> None:
+    """ConfigError for attention alone of a block that is not live, or that is the same as one with all its parts."""
+    if not set(attention_only) <= set(blocks):
+        raise ConfigError(f"attention_only={sorted(attention_only)} must be among the live blocks, {list(blocks)}.")
+    whole = {id(stack.blocks[index]) for index in blocks if index not in attention_only}
+    if any(id(stack.blocks[index]) in whole for index in attention_only):
+        raise ConfigError(
+            f"attention_only={sorted(attention_only)}: {stack.source} runs one block's weights again and again, so its "
+            f"live blocks {list(blocks)} are attention alone all of them or none."
+        )
+
+
+class _Nothing(nn.Module):
+    """In the place of a linear map: zeros of its width, whatever it is given."""
+
+    weight = None
+    """T5 asks for the type of its own."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: Float[Tensor, "... I"]) -> Float[Tensor, "... O"]:
+        return x.new_zeros(*x.shape[:-1], self.width)
+
+
+def _without_feed_forward(stack: Stack, index: int) -> None:
+    """Take a block's feed-forward maps out; one column is left to each of up and gate, which may be one map."""
+    for slot in ("up", "gate", "down"):
+        if path := stack.paths.get(slot):
+            stack.blocks[index].set_submodule(path, _Nothing(stack.width if slot == "down" else 2))
 
 
 def _dropouts(stack: Stack, index: int) -> nn.ModuleList:

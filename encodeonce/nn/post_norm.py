@@ -30,15 +30,15 @@ Line = tuple[Float[Tensor, "_ _"], Float[Tensor, " _"]]
 class PostNorm:
     """What one block computes with; `drop` come after the softmax, after attention and after feed-forward.
 
-    norm2(y + drop(down(gelu(up(y))))) with y = norm1(x + drop(out(attend(query(x), key(x), value(x))))).
+    norm2(y + drop(down(gelu(up(y))))) with y = norm1(x + drop(out(attend(query(x), key(x), value(x))))). `feed` is up
+    and down; without it there is no feed-forward: norm2(y).
     """
 
     query: Line
     key: Line
     value: Line
     out: Line
-    up: Line
-    down: Line
+    feed: tuple[Line, Line] | None
     norms: tuple[nn.LayerNorm, nn.LayerNorm]
     drop: tuple[Dropout, Dropout, Dropout]
     n_heads: int
@@ -58,11 +58,8 @@ class PostNorm:
         """The chosen rows after the block (all where `rows` is None), fp32; others are only keys and values."""
         n_out, width = len(x) if rows is None else len(rows), x.shape[1]
         keys = sum(n * (-(-n // LANES) * LANES) for n in lengths)
-        bits = (
-            self.drop[0].kept(self.n_heads * keys),
-            self.drop[1].kept(n_out, width),
-            self.drop[2].kept(n_out, width),
-        )
+        sizes = (self.n_heads * keys,), (n_out, width), (n_out, width)
+        drops = self.drop if self.feed is not None else self.drop[:2]
         plan = _Plan(
             lengths=torch.tensor(lengths),
             rows=rows,
@@ -71,18 +68,22 @@ class PostNorm:
             n_heads=self.n_heads,
             n_probabilities=self.n_heads * keys,
             epsilons=(self.norms[0].eps, self.norms[1].eps),
-            bits=bits,
-            scales=(self.drop[0].scale, self.drop[1].scale, self.drop[2].scale),
+            bits=tuple(drop.kept(*size) for drop, size in zip(drops, sizes, strict=False)),
+            scales=tuple(drop.scale for drop in drops),
         )
         projections = self.query, self.key, self.value
         fused = torch.cat([weight for weight, _ in projections]), torch.cat([bias for _, bias in projections])
-        norms = [tensor for norm in self.norms for tensor in (norm.weight, norm.bias)]
-        return _Block.apply(plain(x), plan, *fused, *self.out, *self.up, *self.down, *norms)
+        first, second = ((norm.weight, norm.bias) for norm in self.norms)
+        if self.feed is None:
+            attended: Tensor = _Attention.apply(plain(x), plan, *fused, *self.out, *first)
+            return self.norms[1](attended)
+        up, down = self.feed
+        return _Block.apply(plain(x), plan, *fused, *self.out, *first, *up, *down, *second)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is no parameter. `bits` and `scales` are those of the three dropouts, `first` and `reads` heads16's."""
+    """What is no parameter. `bits` and `scales` are those of the dropouts, `first` and `reads` heads16's."""
 
     lengths: Tensor
     rows: Tensor | None
@@ -91,8 +92,8 @@ class _Plan:
     n_heads: int
     n_probabilities: int
     epsilons: tuple[float, float]
-    bits: tuple[Tensor, Tensor, Tensor]
-    scales: tuple[float, float, float]
+    bits: tuple[Tensor, ...]
+    scales: tuple[float, ...]
 
     def attention(self, width: int) -> tuple[Any, ...]:
         """Arguments that both passes of attention take."""
@@ -138,58 +139,86 @@ def _add_norm_slope(
     return to_x, to_z, small
 
 
-class _Block(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, plan: _Plan, *parameters: Tensor) -> Tensor:
-        fused, fused_bias, out, out_bias, up, up_bias, down, down_bias, gain1, shift1, gain2, shift2 = parameters
-        fused16, out16, up16, down16 = (weight.bfloat16() for weight in (fused, out, up, down))
+class _Attended:
+    """norm1(x + drop(out(attend(...)))) of the chosen rows, and what its slopes need."""
+
+    def __init__(self, x: Tensor, plan: _Plan, *parameters: Tensor) -> None:
+        fused, fused_bias, out, out_bias, gain, shift = parameters
+        fused16, out16 = fused.bfloat16(), out.bfloat16()
         x16 = rounded_rows(x, x.shape[1], fill=True)
         views = product16(x16, fused16.T)
         probabilities, attended = x.new_empty(plan.n_probabilities), rounded_rows(x, x.shape[1])
         sizes = plan.attention(x.shape[1])
         call("heads16", views, fused_bias, *sizes, plan.first, plan.reads, probabilities, attended)
         attended, x = plan.chosen(attended), plan.chosen(x)
-        norm1, norm2 = (gain1, shift1, plan.epsilons[0]), (gain2, shift2, plan.epsilons[1])
-        middle = _AddNorm(product16(attended, out16.T), out_bias, plan.dropped(1), x, norm1)
-        inner, bent = product16(middle.out16, up16.T), rounded_rows(x, len(up))
-        call("gelu16", inner, up_bias, len(x), len(up), bent)
-        end = _AddNorm(product16(bent, down16.T), down_bias, plan.dropped(2), middle.out, norm2)
-        ctx.save_for_backward(
-            *(fused16, out16, up16, down16, fused_bias, up_bias, gain1, gain2),
-            *(x16, views, probabilities, attended, middle.sums, middle.statistics, middle.out16),
-            *(inner, bent, end.sums, end.statistics),
-        )
+        norm = gain, shift, plan.epsilons[0]
+        self.made = _AddNorm(product16(attended, out16.T), out_bias, plan.dropped(1), x, norm)
+        of_attention = x16, views, probabilities, attended
+        self.saved = fused16, out16, fused_bias, gain, *of_attention, self.made.sums, self.made.statistics
+
+
+def _attended_slopes(
+    ctx: Any, slope: Tensor, more: Tensor | None, saved: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    """Slopes of x and of what else `_Attended` is given. `more` bf16 is a second slope of its outcome."""
+    fused16, out16, fused_bias, gain, x16, views, probabilities, attended, sums, statistics = saved
+    plan, width = ctx.plan, sums.shape[1]
+    n_rows = int(plan.lengths.sum())
+    to_x, to_z, small = _add_norm_slope(slope, more, sums, gain, statistics, plan.dropped(1))
+    to_out = _to_weight(ctx, 2, to_z, attended)
+    to_attended = plan.spread(product16(to_z, out16), x16)
+    to_views, to_fused_bias = rounded_rows(x16[:n_rows], 3 * width), sums.new_zeros(3 * width)
+    call(
+        "heads16_slope", to_attended, views, fused_bias, *plan.attention(width), probabilities, to_views, to_fused_bias
+    )
+    to_fused = _to_weight(ctx, 0, to_views, x16)
+    to_given = None
+    if ctx.needs_input_grad[0]:
+        to_given = plan.spread(to_x, sums.new_empty(n_rows, width))
+        to_given += product16(to_views, fused16)[:n_rows]
+    return to_given, None, to_fused, to_fused_bias, to_out, *small
+
+
+def _to_weight(ctx: Any, place: int, slope: Tensor, given: Tensor) -> Tensor | None:
+    """Slope of the weight that is parameter number `place`, where it is trained."""
+    return product16(slope.T, given).float() if ctx.needs_input_grad[2 + place] else None
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, plan: _Plan, *parameters: Tensor) -> Tensor:
+        attended = _Attended(x, plan, *parameters)
+        ctx.save_for_backward(*attended.saved)
+        ctx.plan = plan
+        return attended.made.out
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        return _attended_slopes(ctx, slopes[0].contiguous(), None, ctx.saved_tensors)
+
+
+class _Block(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, plan: _Plan, *parameters: Tensor) -> Tensor:
+        up, up_bias, down, down_bias, gain, shift = parameters[6:]
+        attended = _Attended(x, plan, *parameters[:6])
+        up16, down16, middle = up.bfloat16(), down.bfloat16(), attended.made
+        inner, bent = product16(middle.out16, up16.T), rounded_rows(middle.out, len(up))
+        call("gelu16", inner, up_bias, len(middle.out), len(up), bent)
+        norm = gain, shift, plan.epsilons[1]
+        end = _AddNorm(product16(bent, down16.T), down_bias, plan.dropped(2), middle.out, norm)
+        own = up16, down16, up_bias, gain, middle.out16, inner, bent, end.sums, end.statistics
+        ctx.save_for_backward(*attended.saved, *own)
         ctx.plan = plan
         return end.out
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        fused16, out16, up16, down16, fused_bias, up_bias, gain1, gain2, *saved = ctx.saved_tensors
-        x16, views, probabilities, attended, sums1, statistics1, y16, inner, bent, sums2, statistics2 = saved
-        plan, (n_out, width) = ctx.plan, sums1.shape
-        n_rows = int(plan.lengths.sum())
-
-        def to_weight(place: int, slope: Tensor, given: Tensor) -> Tensor | None:
-            return product16(slope.T, given).float() if ctx.needs_input_grad[2 + place] else None
-
-        slope = slopes[0].contiguous()
-        to_y, to_z, small2 = _add_norm_slope(slope, None, sums2, gain2, statistics2, plan.dropped(2))
-        to_down = to_weight(6, to_z, bent)
-        to_inner, to_up_bias = product16(to_z, down16), sums1.new_zeros(len(up_bias))
-        call("gelu16_slope", to_inner, inner, up_bias, n_out, len(up_bias), to_inner, to_up_bias)
-        to_up, more = to_weight(4, to_inner, y16), product16(to_inner, up16)
-        to_x, to_z, small1 = _add_norm_slope(to_y, more, sums1, gain1, statistics1, plan.dropped(1))
-        to_out = to_weight(2, to_z, attended)
-        to_attended = plan.spread(product16(to_z, out16), x16)
-        to_views, to_fused_bias = rounded_rows(x16[:n_rows], 3 * width), sums1.new_zeros(3 * width)
-        sizes = plan.attention(width)
-        call("heads16_slope", to_attended, views, fused_bias, *sizes, probabilities, to_views, to_fused_bias)
-        to_fused = to_weight(0, to_views, x16)
-        to_given = None
-        if ctx.needs_input_grad[0]:
-            to_given = plan.spread(to_x, sums1.new_empty(n_rows, width))
-            to_given += product16(to_views, fused16)[:n_rows]
-        return (
-            *(to_given, None, to_fused, to_fused_bias, to_out, small1[0], to_up, to_up_bias, to_down, small2[0]),
-            *(small1[1], small1[2], small2[1], small2[2]),
-        )
+        *saved, up16, down16, up_bias, gain, y16, inner, bent, sums, statistics = ctx.saved_tensors
+        to_y, to_z, small = _add_norm_slope(slopes[0].contiguous(), None, sums, gain, statistics, ctx.plan.dropped(2))
+        to_down = _to_weight(ctx, 8, to_z, bent)
+        to_inner, to_up_bias = product16(to_z, down16), sums.new_zeros(len(up_bias))
+        call("gelu16_slope", to_inner, inner, up_bias, len(sums), len(up_bias), to_inner, to_up_bias)
+        to_up, more = _to_weight(ctx, 6, to_inner, y16), product16(to_inner, up16)
+        below = _attended_slopes(ctx, to_y, more, saved)
+        return *below, to_up, to_up_bias, to_down, *small

@@ -109,6 +109,26 @@ GROUPS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"name": "finetune"}, {"learning_rate": 2e-3, "encoder_learning_rate": rate, "num_train_epochs": epochs})
         for rate, epochs in ((4e-4, 5), (2e-4, 8))
     ],
+    "attention": [  # which blocks can do without their feed-forward network
+        (
+            {**MIX, "over": "agg", "blocks": blocks, "attention_only": alone},
+            {"learning_rate": head, "encoder_learning_rate": rate},
+        )
+        for blocks, alone, head, rate in (
+            ([1, 2], [], 2e-3, 1e-3),
+            ([1, 2], [2], 2e-3, 1e-3),
+            ([1, 2], [1], 2e-3, 1e-3),
+            ([1, 2], [1, 2], 2e-3, 1e-3),
+            ([2, 3], [3], 2e-3, 1e-3),
+            ([1, 2], [2], 4e-3, 1e-3),
+        )
+    ],
+    "attention_whole": [  # with --sentences 12544, all of EWT
+        (
+            {**MIX, "over": "agg", "blocks": [1, 2], "attention_only": [2]},
+            {"learning_rate": 2e-3, "encoder_learning_rate": 1e-3, "num_train_epochs": 5},
+        )
+    ],
     "final": [
         ({"name": "adapted", "key_width": 64, "n_heads": 4}, {"learning_rate": 4e-3}),
         ({**MIX, "over": "agg", "blocks": [2]}, {"learning_rate": 4e-3, "encoder_learning_rate": 1e-3}),

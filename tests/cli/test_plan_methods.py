@@ -53,6 +53,13 @@ def test_blocks_of_ones_own_choice_are_those_that_are_timed() -> None:
     assert not any(one.residual for depth, one in found.live.items() if depth < 6)
 
 
+def test_attention_alone_is_timed_where_it_was_chosen() -> None:
+    found = timed(method="live_mix", finetune={"attention_only": [2]})
+    assert found.tuning == found.live[2] == Tuning("live_mix", attention_only=(2,))
+    assert [one.attention_only for one in found.live.values()] == [(), (2,), ()]
+    assert not any(one.attention_only for one in timed(method="top1", finetune={"live": 1}).live.values())
+
+
 @pytest.mark.parametrize("method", ["lora", "top1", "top2"])
 def test_a_method_that_is_not_in_the_row_is_timed_beside_it(method: str) -> None:
     found = timed(method=method)

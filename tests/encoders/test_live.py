@@ -115,6 +115,28 @@ def test_gradients_equal_those_of_the_whole_model(stack: Stack, ids: Tensor) -> 
     assert {id(ours[name]) for name in expected} <= trained
 
 
+def test_attention_alone_is_the_block_whose_feed_forward_adds_nothing(stack: Stack, ids: Tensor) -> None:
+    """Against `transformers`' own block with the last map of its feed-forward network at 0; its maps are not held."""
+    states, model = views_of(stack, ids)[0], copy.deepcopy(stack)
+    for parameter in model.blocks[0].get_submodule(model.paths["down"]).parameters():
+        parameter.data.zero_()
+    expected = views_of(model, ids)[1] if model.blocks[0] is not model.blocks[-1] else None
+    ours = live(stack, [0], attention_only=[0])
+    found = ours(states, LENGTHS)
+    close(found, live(model, [0])(states, LENGTHS))
+    if expected is not None:
+        close(found, expected)
+    lost = sum(p.numel() for p in live(stack, [0]).parameters()) - sum(p.numel() for p in ours.parameters())
+    maps = [model.blocks[0].get_submodule(model.paths[slot]) for slot in ("up", "gate", "down") if slot in model.paths]
+    assert lost == sum(p.numel() for one in maps for p in one.parameters())
+    ours.train()(states, LENGTHS).square().sum().backward()
+    query = model.paths["query"].partition("/")[0]
+    assert ours.stack.blocks[0].get_submodule(query).weight.grad.abs().sum() > 0
+    again = LiveBlocks(stack, [0], attention_only=[0])
+    again.load_state_dict(ours.state_dict())
+    torch.testing.assert_close(again.eval()(states, LENGTHS), ours.eval()(states, LENGTHS))
+
+
 def test_A17_the_frozen_stack_is_untouched(stack: Stack, ids: Tensor) -> None:
     before = {name: tensor.clone() for name, tensor in stack.state_dict().items()}
     blocks = LiveBlocks(stack, [0, stack.n_blocks - 1], final=True)
@@ -261,6 +283,12 @@ def test_what_cannot_be_live_is_refused(stack: Stack) -> None:
         LiveBlocks(stack, [])
     with pytest.raises(ConfigError, match=r"compute='fp8' is unknown\. There is: fp32, bf16"):
         LiveBlocks(stack, [0], compute="fp8")
+    with pytest.raises(ConfigError, match=r"attention_only=\[1\] must be among the live blocks, \[0\]"):
+        LiveBlocks(stack, [0], attention_only=[1])
+    if stack.blocks[0] is stack.blocks[1]:
+        with pytest.raises(ConfigError, match=r"runs one block's weights again and again, so its live blocks \[0, 1\]"):
+            LiveBlocks(stack, [0, 1], attention_only=[1])
+        LiveBlocks(stack, [0, 1], attention_only=[0, 1])
     with pytest.raises(ConfigError, match=r"LoRA rank=0, alpha=16\.0: the rank must be at least 1"):
         LiveBlocks(stack, [0], lora=(0, 16.0))
 
@@ -275,9 +303,9 @@ def test_compiled_blocks_equal_their_own_modules(
     stack = Pretrained(checkpoint(family, **sizes, **({"hidden_act": "gelu"} if family == "albert" else {}))).stack()
     states, rows, slope = torch.randn(sum(LENGTHS), 32), torch.tensor([0, 6, 20, 57]), torch.randn(4, 32)
 
-    def gradients(lora: tuple[int, float] | None) -> dict[str, Tensor]:
+    def gradients(lora: tuple[int, float] | None, alone: list[int]) -> dict[str, Tensor]:
         torch.manual_seed(3)
-        blocks = live(stack, [0, 1], compute="bf16", lora=lora)
+        blocks = live(stack, [0, 1], compute="bf16", lora=lora, attention_only=alone)
         for parameter in blocks.parameters():
             if lora is not None and parameter.requires_grad:
                 parameter.data.normal_(std=0.1)
@@ -291,12 +319,12 @@ def test_compiled_blocks_equal_their_own_modules(
         return {"out": out.detach(), "states": given.grad, **found}
 
     lora = pytest.importorskip("peft") and (2, 4.0)
-    for option in (None, lora):
+    for option, alone in ((None, []), (lora, []), (None, [0, 1] if family == "albert" else [1])):
         assert live(stack, [0], compute="bf16").packed
-        ours = gradients(option)
+        ours = gradients(option, alone)
         with monkeypatch.context() as patch:
             patch.setattr(LiveBlocks, "packed", False)
-            expected = gradients(option)
+            expected = gradients(option, alone)
         assert set(ours) == set(expected)
         for name, value in expected.items():
             if "k_lin.bias" in name or "key.bias" in name:

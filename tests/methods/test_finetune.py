@@ -109,6 +109,20 @@ def test_CA17_lora_starts_as_the_frozen_encoder(any_corpus: Corpus) -> None:
     close(vectors(method, any_corpus.batch(method)), expected, within=2e-5)
 
 
+def test_live_mix_without_feed_forward_learns_and_comes_back(small: Corpus) -> None:
+    """The settings reach the blocks, and what was trained answers again in a method that is built from them."""
+    tuning = Tuning("live_mix", blocks=(0, 1), attention_only=(1,))
+    method = small.build(tuning)
+    blocks = method.part("upos").adapter.blocks
+    assert blocks.attention_only == {1}
+    batch = small.batch(method)
+    again = small.build(Tuning(**tuning.to_json()))
+    again.load_state_dict(method.state_dict())
+    close(vectors(again, batch), vectors(method, batch), within=1e-6)
+    whole = small.build(replace(tuning, attention_only=()))
+    assert len(list(whole.parameters())) == len(list(method.parameters())) + 4
+
+
 @pytest.mark.parametrize("residual", [True, False])
 def test_live_mix_is_the_block_over_the_mix_plus_the_mix(any_corpus: Corpus, residual: bool) -> None:
     method = any_corpus.build(Tuning("live_mix", blocks=(1,), over="linear", residual=residual))
@@ -303,6 +317,10 @@ def test_what_a_name_and_its_numbers_come_to(small: Corpus) -> None:
         Tuning(over="mean")
     with pytest.raises(ConfigError, match=r"blocks=\[1\] is a setting of live_mix; top1 takes live=N"):
         Tuning("top1", blocks=(1,))
+    with pytest.raises(ConfigError, match=r"attention_only=\[1\] is a setting of live_mix, not of top1"):
+        Tuning("top1", attention_only=(1,))
+    with pytest.raises(ConfigError, match=r"attention_only=\[3\] must be among the live blocks, \[1, 2\]"):
+        Tuning("live_mix", attention_only=(3,)).plan(six)
     with pytest.raises(ConfigError, match="live=0 must be 0 or more, and at least 1 for live_mix"):
         Tuning("live_mix", live=0)
     for nothing in ({"name": "lora"}, {"name": "finetune", "lora": 4}):

@@ -21,7 +21,7 @@ def _compiler() -> None:
         pytest.skip("needs a C compiler (cc, gcc or clang)")
 
 
-def block(rate: float) -> tuple[PostNorm, nn.ModuleList]:
+def block(rate: float, feed: bool = True) -> tuple[PostNorm, nn.ModuleList]:
     """Weights of size one, so that no part of the block is nearly linear."""
     lines = nn.ModuleList(nn.Linear(i, o) for i, o in [(WIDTH, WIDTH)] * 4 + [(WIDTH, WIDE), (WIDE, WIDTH)])
     norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
@@ -33,7 +33,8 @@ def block(rate: float) -> tuple[PostNorm, nn.ModuleList]:
     first, second = norms
     assert isinstance(first, nn.LayerNorm)
     assert isinstance(second, nn.LayerNorm)
-    made = PostNorm(*((line.weight, line.bias) for line in lines), (first, second), drops, n_heads=2)
+    *attention, up, down = ((line.weight, line.bias) for line in lines)
+    made = PostNorm(*attention, (up, down) if feed else None, (first, second), drops, n_heads=2)
     return made, nn.ModuleList([lines, norms])
 
 
@@ -47,7 +48,10 @@ def reference(made: PostNorm, x: Tensor, rows: Tensor | None, barrier: Barrier |
     heads, n_out = made.n_heads, len(x) if rows is None else len(rows)
     widths = [-(-n // 16) * 16 for n in LENGTHS]
     sizes = (heads * sum(n * s for n, s in zip(LENGTHS, widths, strict=True)),), (n_out, WIDTH), (n_out, WIDTH)
-    masks = [kept(drop.kept(*size), drop.scale) for drop, size in zip(made.drop, sizes, strict=True)]
+    n_drops = 2 if made.feed is None else 3
+    masks = [
+        kept(drop.kept(*size), drop.scale) for drop, size in zip(made.drop[:n_drops], sizes[:n_drops], strict=True)
+    ]
     query, key, value = (nn.functional.linear(x, *line) for line in (made.query, made.key, made.value))
     attended, start, at = [], 0, 0
     for item, (n, s) in enumerate(zip(LENGTHS, widths, strict=True)):
@@ -70,7 +74,10 @@ def reference(made: PostNorm, x: Tensor, rows: Tensor | None, barrier: Barrier |
     if rows is not None:
         joined, x = joined[rows], x[rows]
     middle = made.norms[0](x + nn.functional.linear(joined, *made.out) * masks[1].view(n_out, WIDTH))
-    inner = nn.functional.linear(nn.functional.gelu(nn.functional.linear(middle, *made.up)), *made.down)
+    if made.feed is None:
+        return made.norms[1](middle)
+    up, down = made.feed
+    inner = nn.functional.linear(nn.functional.gelu(nn.functional.linear(middle, *up)), *down)
     return made.norms[1](middle + inner * masks[2].view(n_out, WIDTH))
 
 
@@ -80,14 +87,19 @@ def test_output_and_gradients_equal_tensor_operations(rate: float, rows: str) ->
     check(rate, rows, None)
 
 
+@pytest.mark.parametrize("rows", CHOSEN)
+def test_attention_alone_equals_tensor_operations(rows: str) -> None:
+    check(0.25, rows, None, feed=False)
+
+
 @pytest.mark.parametrize(("first_reads", "second_reads"), [(False, True), (True, False), (False, False)])
 def test_parts_of_an_item_that_may_not_read_each_other(first_reads: bool, second_reads: bool) -> None:
     check(0.25, "some", Barrier((2, 0, 17, 1, 20), first_reads, second_reads))
 
 
-def check(rate: float, rows: str, barrier: Barrier | None) -> None:
+def check(rate: float, rows: str, barrier: Barrier | None, feed: bool = True) -> None:
     """Output and all gradients."""
-    (made, weights), chosen = block(rate), CHOSEN[rows]
+    (made, weights), chosen = block(rate, feed), CHOSEN[rows]
     x = torch.randn(sum(LENGTHS), WIDTH)
     slope = torch.randn(len(x) if chosen is None else len(chosen), WIDTH)
 

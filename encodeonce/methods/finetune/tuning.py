@@ -57,8 +57,9 @@ class Tuning:
 
     "live_mix" mixes all stored views by `over` ("linear", or "agg" and "adapted", which take `key_width` and
     `n_heads`), runs the trained `blocks` over the mix, by default `live` neighbours just below the middle of the
-    encoder, and adds the mix to what comes out unless `residual=False`. `pre_norm_layers` puts a LayerNorm without
-    parameters on every view first (A-01).
+    encoder, and adds the mix to what comes out unless `residual=False`. Blocks that are `attention_only` run without
+    their feed-forward network, most of a block's cost and the least of its use here. `pre_norm_layers` puts a LayerNorm
+    without parameters on every view first (A-01).
 
     `dropout` is the rate of adapter and head; the blocks drop as their checkpoint says. `compute` is the number type of
     matrix products. With `shared` all tasks train one trunk under their heads, their losses added.
@@ -67,6 +68,7 @@ class Tuning:
     name: str = "live_mix"
     live: int | None = None
     blocks: Sequence[int] = ()
+    attention_only: Sequence[int] = ()
     over: str = "agg"
     key_width: int = 64
     n_heads: int = 4
@@ -80,6 +82,7 @@ class Tuning:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
+        object.__setattr__(self, "attention_only", tuple(self.attention_only))
         for what, value, names in (
             ("method", self.name, list(TUNINGS)),
             ("over", self.over, list(OVER)),
@@ -91,6 +94,10 @@ class Tuning:
                 )
         if self.blocks and self.name != "live_mix":
             raise ConfigError(f"blocks={list(self.blocks)} is a setting of live_mix; {self.name} takes live=N blocks.")
+        if self.attention_only and self.name != "live_mix":
+            raise ConfigError(
+                f"attention_only={list(self.attention_only)} is a setting of live_mix, not of {self.name}."
+            )
         if self.live is not None and self.live < (1 if self.name == "live_mix" else 0):
             raise ConfigError(f"live={self.live} must be 0 or more, and at least 1 for live_mix.")
         if self.blocks and self.live not in (None, len(self.blocks)):
@@ -119,7 +126,7 @@ class Tuning:
         all_ = ("live", "lora", "dropout", "compute", "shared", *(("lora_alpha",) if self.rank else ()))
         if self.name != "live_mix":
             return all_
-        mixing = (*all_, "blocks", "over", "residual", "pre_norm_layers")
+        mixing = (*all_, "blocks", "attention_only", "over", "residual", "pre_norm_layers")
         return mixing if self.over == "linear" else (*mixing, "key_width", "n_heads")
 
     @property
@@ -138,6 +145,10 @@ class Tuning:
             blocks = tuple(self.blocks) or tuple(range(first, first + live))
             if max(blocks) >= total or min(blocks) < 0:
                 raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {total - 1}.")
+            if not set(self.attention_only) <= set(blocks):
+                raise ConfigError(
+                    f"attention_only={list(self.attention_only)} must be among the live blocks, {list(blocks)}."
+                )
             return Plan(blocks, spec.layers, final=False, mixed=True)
         blocks = tuple(range(total - live, total))
         if live == total and not self.rank:
@@ -163,4 +174,4 @@ class Tuning:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {**asdict(self), "blocks": list(self.blocks)}
+        return {**asdict(self), "blocks": list(self.blocks), "attention_only": list(self.attention_only)}
