@@ -1,6 +1,7 @@
 """The files of a comparison: the config that made it, its rows, and what encoding cost.
 
-REPORT/config.toml      the resolved config of the first run; a later one must agree in all that a row does not say
+REPORT/config.toml      the resolved config of the first run, with tasks that came later; a later one must agree in all
+                        that a row does not say
 REPORT/data.json        SHA-256 of what the data files, the encoder and a run that weights begin with held at the first
                         run; rows of other contents are not mixed in, and where these are the same, names and places may
                         differ. And of config.toml as it was written
@@ -70,12 +71,16 @@ class ReportFiles:
         there = path.exists()
         if there:
             self._same({path.name: _sha256(path)}, (path.name,), write)
-            self._same_config(path)
+            self._same_config(path, write)
         if write or there:
             self._same_data(write)
         if write and not there:
-            write_bytes(path, to_toml(self.config, self.folder).encode())
-            write_bytes(self.folder / KEPT, json_bytes({**self._kept(), path.name: _sha256(path)}))
+            self._keep(self.config)
+
+    def _keep(self, config: Config) -> None:
+        path = self.folder / "config.toml"
+        write_bytes(path, to_toml(config, self.folder).encode())
+        write_bytes(self.folder / KEPT, json_bytes({**self._kept(), path.name: _sha256(path)}))
 
     def _refuse_other(self) -> None:
         names = [name for name in OTHERS if (self.folder / name).exists()]
@@ -85,19 +90,26 @@ class ReportFiles:
                 f"another, such as {self.folder / 'report'}."
             )
 
-    def _same_config(self, path: Path) -> None:
-        then, now_ = _comparable(load(path)), _comparable(self.config)
+    def _same_config(self, path: Path, write: bool) -> None:
+        """Compare the configs; tasks that are new are added to the one that is kept."""
+        kept, own = load(path), self.config
+        then, now_ = _comparable(kept), _comparable(own)
         known = set(map(_key, self._kept()))  # by content, whatever the files are called
+        known |= set() if _by_all_tasks(own) else {"tasks"}
         changed = [
             f"{key}: {then.get(key)!r} then, {now_.get(key)!r} now"
             for key in now_
-            if key not in known and then.get(key) != now_[key]
+            if key not in known and then.get(key) != now_[key] and not (key.startswith("task.") and key not in then)
         ]
         if changed:
             raise RunError(
                 f"{self.folder} holds results of another config, and a table must not mix them: {'; '.join(changed)}. "
                 "Choose another folder, or put it back as it was."
             )
+        fresh = [name for name in own.tasks if name not in kept.tasks]
+        if write and fresh:
+            options = {**kept.task, **{name: own.task[name] for name in fresh if name in own.task}}
+            self._keep(kept.model_copy(update={"tasks": [*kept.tasks, *fresh], "task": options}))
 
     def _same_data(self, write: bool) -> None:
         config, data = self.config, self.config.data
@@ -286,6 +298,13 @@ def _differences(key: str, then: Mapping[str, str], now_: Mapping[str, str]) -> 
     return [f"{key}: {names[0]} then, {names[1]} now, which holds something else"]
 
 
+def _by_all_tasks(config: Config) -> bool:
+    """Whether a task's row depends on which others there are: dev is held out by the labels of the first, or they have
+    one trunk."""
+    lines = [config.finetune, *(section.finetune for section in config.methods.values())]
+    return bool(config.data.dev_fraction) or any(line.shared for line in lines)
+
+
 def _comparable(config: Config) -> dict[str, Any]:
     """The config's values that rows do not say, flat, with absolute paths."""
     values = {key: value for key, value in absolute(config).model_dump().items() if key not in SAID_BY_ROW}
@@ -294,7 +313,8 @@ def _comparable(config: Config) -> dict[str, Any]:
         train.pop(key)
     train["encoder_learning_rate"] = train["encoder_learning_rate"] or 0.0  # reports of reading methods say 0
     data.pop("train_fraction")
+    options = values.pop("task")
     flat = {f"train.{key}": value for key, value in train.items()} | {
         f"data.{key}": value for key, value in data.items()
     }
-    return values | flat
+    return values | flat | {f"task.{name}": options.get(name, {}) for name in config.tasks}

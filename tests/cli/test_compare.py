@@ -298,6 +298,33 @@ def test_a_report_is_a_folder_of_its_own(run: Run, config: Path, tmp_path: Path)
         shutil.rmtree(tmp_path / "other")
 
 
+def test_a_report_takes_further_tasks(
+    run: Run, config: Path, tmp_path: Path, trainings: list[tuple[str, int, float]]
+) -> None:
+    """One task's cells alone, then those of another; the same task with other options is refused."""
+    some = ("compare", config, "-o", "rep", "-m", "linear", "--seeds", "1", "--no-plot")
+    other = (*some, "--set", "tasks=['deprel']")
+    run(*some, "--set", "tasks=['upos']", "--set", "task={upos = {piece = 'last'}}")
+    run(*other)
+    assert len(trainings) == 2
+    path = tmp_path / "rep" / "results.jsonl"
+    assert list(dict.fromkeys(row.task for row in read_rows(path))) == ["upos", "deprel"]
+    before = path.read_bytes()
+    run(*some, "--set", "task={upos = {piece = 'last'}}")
+    run(*other, "--dry-run")
+    assert (len(trainings), path.read_bytes()) == (2, before)
+    assert load(tmp_path / "rep" / "config.toml").tasks == ["upos", "deprel"]
+    wrong = " ".join(run(*some, code=1).stderr.split())
+    assert "task.upos: {'piece': 'last'} then, {} now" in wrong
+    wrong = " ".join(run(*other, "--set", "task={deprel = {piece = 'mean'}}", code=1).stderr.split())
+    assert "task.deprel: {} then, {'piece': 'mean'} now" in wrong
+    held = ("--set", "data.dev=[]", "--set", "data.dev_fraction=0.2", "-o", "held")
+    trunk = ("-m", "top1", "--set", "finetune.shared=true", "-o", "trunk", "--set", "train.num_train_epochs=1")
+    for more in (held, trunk):  # by the labels of one task; one trunk for all
+        run(*some, "--set", "tasks=['upos']", *more)
+        assert "tasks: ['upos'] then, ['deprel'] now" in run(*other, *more, code=1).stderr
+
+
 def test_a_config_that_was_changed_in_its_report_is_named(run: Run, config: Path, tmp_path: Path) -> None:
     run("compare", config, "-o", "rep", *ARGS, "-m", "linear")
     own, told = tmp_path / "rep" / "config.toml", tmp_path / "rep" / "data.json"
