@@ -30,6 +30,7 @@ from encodeonce.report.results import now, provenance
 OURS = {
     "live_mix": Tuning("live_mix", compute=fastest_compute(live=True)),
     "live_mix_fp32": Tuning("live_mix"),
+    "live_mix_attention": Tuning("live_mix", attention_only=(2,), compute=fastest_compute(live=True)),
     "live_mix_1": Tuning("live_mix", live=1, compute=fastest_compute(live=True)),
     "live_mix_1_linear": Tuning("live_mix", live=1, over="linear", compute=fastest_compute(live=True)),
     "top1": Tuning("top1", compute=fastest_compute(live=True)),
@@ -39,9 +40,11 @@ OURS = {
 }
 RATIOS = {
     "optimised fine-tuning / live_mix": ("finetune_fast", "live_mix"),
+    "optimised fine-tuning / live_mix with attention alone above": ("finetune_fast", "live_mix_attention"),
     "optimised fine-tuning / live_mix with one block": ("finetune_fast", "live_mix_1"),
     "optimised fine-tuning / the library's fine-tuning": ("finetune_fast", "finetune_packed"),
     "the library's fine-tuning / live_mix": ("finetune_packed", "live_mix"),
+    "the library's fine-tuning / live_mix with attention alone above": ("finetune_packed", "live_mix_attention"),
     "the library's fine-tuning / live_mix with one block": ("finetune_packed", "live_mix_1"),
     "textbook fine-tuning / live_mix": ("finetune", "live_mix"),
     "live_mix in fp32 / live_mix": ("live_mix_fp32", "live_mix"),

@@ -5,10 +5,11 @@
 Every way is really trained to its end, several tasks together (the library from one read; live blocks and fine-tuning
 one trunk with a head a task), and reports dev accuracy after each epoch beside the CPU seconds of one thread that it
 took, encoding into the store included where it reads one, scoring left out. `WAYS` holds rates and epochs, for live
-blocks (two, or one) and fine-tuning those that were best on dev in experiments/structures/ewt/grid.jsonl; fine-tuning
-is `transformers` under `textbook.autocast` with length buckets, heads and encoder at rates of their own. Prints the
-parts as JSON, among them the seconds until each way's mean accuracy has reached each way's last one (null where it
-never does), then one ratio: seconds of fine-tuning to Adapted's until each has reached Adapted's last.
+blocks (two, one and the attention of the next, or one) and fine-tuning those that were best on dev in
+experiments/structures/ewt/grid.jsonl and experiments/live_blocks/rows.jsonl; fine-tuning is `transformers` under
+`textbook.autocast` with length buckets, heads and encoder at rates of their own. Prints the parts as JSON, among them
+the seconds until each way's mean accuracy has reached each way's last one (null where it never does), then one ratio:
+seconds of fine-tuning to Adapted's until each has reached Adapted's last.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,19 @@ from encodeonce.types import Document
 
 @dataclass(frozen=True)
 class Way:
-    """Peak rates (0 for pre-trained weights where none are trained) and epochs."""
+    """Peak rates (0 for pre-trained weights where none are trained), epochs, and settings of live blocks."""
 
     learning_rate: float
     encoder_learning_rate: float
     epochs: int
+    tuning: dict[str, Any] = field(default_factory=dict)
 
 
 WAYS = {
     "adapted": Way(4e-3, 0.0, 10),
     "live_mix": Way(2e-3, 5e-4, 5),
-    "one_block": Way(4e-3, 1e-3, 5),
+    "one_and_attention": Way(2e-3, 1e-3, 5, {"attention_only": (2,)}),
+    "one_block": Way(4e-3, 1e-3, 5, {"live": 1}),
     "finetune": Way(2e-3, 2e-4, 5),
 }
 
@@ -83,8 +86,7 @@ class Library:
         if name == "adapted":
             method = Aggregate.build(Variant(name, compute=fastest_compute()), spec, self.tasks, seed, read_ahead=0)
         else:
-            live = 1 if name == "one_block" else None
-            tuning = Tuning(live=live, compute=fastest_compute(live=True), shared=len(self.tasks) > 1)
+            tuning = Tuning(**way.tuning, compute=fastest_compute(live=True), shared=len(self.tasks) > 1)
             method = Finetune.build(tuning, self.model, spec, self.tasks, seed, read_ahead=0)
         examples = method.read(self.store, self.train, self.tasks)
         held_out = method.read(self.store, self.dev, self.tasks, "dev")

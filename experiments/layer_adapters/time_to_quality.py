@@ -10,6 +10,7 @@ __all__ = ["SAID", "time_to_quality"]
 SAID = {
     "adapted": "Adapted",
     "live_mix": "two live blocks on the layer mix",
+    "one_and_attention": "one live block and the attention of the next",
     "one_block": "one live block",
     "finetune": "fine-tuning",
 }
@@ -19,9 +20,9 @@ def time_to_quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """One table of all runs, and each way's accuracy after each epoch."""
     if not found:
         return []
-    ways = list(found[0]["curves"])
+    ways = [way for way in SAID if any(way in one["curves"] for one in found)]
     reached = [
-        [tasks_of(one), f"{SAID[goal]} ({value:.2f})", *map(seconds, (one["cpu_s_to_last_of"][goal][w] for w in ways))]
+        [tasks_of(one), f"{SAID[goal]} ({value:.2f})", *(reached_in(one, goal, way) for way in ways)]
         for one in found
         for goal, value in one["last_mean_dev_accuracy"].items()
     ]
@@ -32,7 +33,7 @@ def time_to_quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
         markdown(["trained together", "to the last of", *(SAID[way] for way in ways)], reached),
     ]
     for one in found:
-        epochs = {way: an_epoch(one["curves"][way]) for way in ways}
+        epochs = {way: an_epoch(lines) for way, lines in one["curves"].items()}
         lines = [
             [SAID[way], f"{epoch:.0f}", f"{epoch / epochs['finetune']:.3f}", f"{part:.2f}"]
             for way, epoch in epochs.items()
@@ -43,8 +44,8 @@ def time_to_quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
     for one in found:
         lines = [
             [SAID[way], str(line["epoch"]), f"{line['cpu_s']:.0f}", *(f"{value:.2f}" for value in line["dev"].values())]
-            for way in ways
-            for line in one["curves"][way]
+            for way, own in one["curves"].items()
+            for line in own
         ]
         header = ["", "epoch", "CPU s", *one["tasks"]]
         parts += [f"Dev accuracy after each epoch, {tasks_of(one)}:", markdown(header, lines)]
@@ -68,5 +69,9 @@ def made(one: Mapping[str, Any]) -> str:
     )
 
 
-def seconds(value: float | None) -> str:
+def reached_in(one: Mapping[str, Any], goal: str, way: str) -> str:
+    """CPU seconds of a way until what another ends with; a dash where the run had no such way."""
+    if way not in one["curves"]:
+        return "–"
+    value = one["cpu_s_to_last_of"][goal][way]
     return "never" if value is None else f"{value:.0f}"

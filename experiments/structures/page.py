@@ -50,17 +50,26 @@ SETS: Mapping[str, tuple[str | None, Mapping[str, Sequence[str]]]] = {
     "structures/stsb_apart": (None, {}),
 }
 """A comparison's folder; the paper's table that stands beside it, and the scores shown where a task has several."""
-ORDER = ("frozen", "linear", "fusion", "agg", "agg_tailor", "adapted", "top1", "top2", "one_block", "live_mix", "lora")
+ORDER = ("frozen", "linear", "fusion", "agg", "agg_tailor", "adapted", "top1", "top2", "one_block")
+ORDER += ("one_and_attention", "live_mix", "lora")
+OWN = {"live=1": "one_block", "attention_only=2": "one_and_attention"}
+"""What sets a variant of live_mix apart, and its name in the configurations."""
 WHOLE = "finetune"
 STEPS = (("frozen", "adapted"), ("agg", "adapted"), ("adapted", "one_block"), ("one_block", "live_mix"))
-STEPS += (("adapted", "live_mix"), ("adapted", WHOLE), ("live_mix", WHOLE), ("lora", WHOLE))
+STEPS += (
+    ("one_block", "one_and_attention"),
+    ("one_and_attention", "live_mix"),
+    ("adapted", "live_mix"),
+    ("adapted", WHOLE),
+    ("live_mix", WHOLE),
+    ("lora", WHOLE),
+)
 
 
 def named(row: ResultsRow) -> ResultsRow:
-    """With the method as the configurations call it: one live block on the mix has a name of its own there."""
-    if row.method == "live_mix" and "live=1" in row.variant.split():
-        return replace(row, method="one_block")
-    return row
+    """With the method as the configurations call it: variants of live blocks on the mix have their own names there."""
+    own = row.variant.split() if row.method == "live_mix" else []
+    return next((replace(row, method=name) for said, name in OWN.items() if said in own), row)
 
 
 def rows_of(folder: str) -> list[ResultsRow]:
