@@ -125,9 +125,10 @@ GROUPS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     ],
     "attention_whole": [  # with --sentences 12544, all of EWT
         (
-            {**MIX, "over": "agg", "blocks": [1, 2], "attention_only": [2]},
+            {**MIX, "over": "agg", "blocks": [1, 2], "attention_only": alone},
             {"learning_rate": 2e-3, "encoder_learning_rate": 1e-3, "num_train_epochs": 5},
         )
+        for alone in ([2], [1, 2])
     ],
     "final": [
         ({"name": "adapted", "key_width": 64, "n_heads": 4}, {"learning_rate": 4e-3}),
