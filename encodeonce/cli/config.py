@@ -132,7 +132,7 @@ class FinetuneSection(Section):
     live: int | None = Field(default=None, ge=0, description="blocks that are trained; the method's own number")
     blocks: list[int] | None = Field(default=None, description="live_mix: which blocks, from 0")
     attention_only: list[int] | None = Field(
-        default=None, description="live_mix: which of these run without their feed-forward network"
+        default=None, description="live_mix: which of these run without their feed-forward network; -1 is the last"
     )
     over: Literal["linear", "agg", "adapted"] | None = Field(
         default=None, description="live_mix: what mixes the stored views under the blocks"

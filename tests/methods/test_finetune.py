@@ -111,7 +111,7 @@ def test_CA17_lora_starts_as_the_frozen_encoder(any_corpus: Corpus) -> None:
 
 def test_live_mix_without_feed_forward_learns_and_comes_back(small: Corpus) -> None:
     """The settings reach the blocks, and what was trained answers again in a method that is built from them."""
-    tuning = Tuning("live_mix", blocks=(0, 1), attention_only=(1,))
+    tuning = Tuning("live_mix", blocks=(0, 1), attention_only=(-1,))
     method = small.build(tuning)
     blocks = method.part("upos").adapter.blocks
     assert blocks.attention_only == {1}
@@ -319,6 +319,10 @@ def test_what_a_name_and_its_numbers_come_to(small: Corpus) -> None:
         Tuning("top1", blocks=(1,))
     with pytest.raises(ConfigError, match=r"attention_only=\[1\] is a setting of live_mix, not of top1"):
         Tuning("top1", attention_only=(1,))
+    for alone, wanted in (((2,), (2,)), ((-1,), (2,)), ((-2, 2), (1, 2)), ((), ())):
+        assert Tuning("live_mix", attention_only=alone).plan(six).attention_only == wanted
+    with pytest.raises(ConfigError, match=r"attention_only=\[-3\] must be among the live blocks, \[1, 2\], or count"):
+        Tuning("live_mix", attention_only=(-3,)).plan(six)
     with pytest.raises(ConfigError, match=r"attention_only=\[3\] must be among the live blocks, \[1, 2\]"):
         Tuning("live_mix", attention_only=(3,)).plan(six)
     with pytest.raises(ConfigError, match="live=0 must be 0 or more, and at least 1 for live_mix"):

@@ -143,7 +143,7 @@ def _adapter(tuning: Tuning, encoder: HasStack, spec: Spec, seed: int) -> Adapte
             embeddings=plan.pieces,
             compute=tuning.compute,
             lora=lora,
-            attention_only=tuning.attention_only,
+            attention_only=plan.attention_only,
         )
         return Live(blocks, mix, tuning.residual)
 

@@ -34,12 +34,14 @@ OVER = ("linear", "agg", "adapted")
 
 @dataclass(frozen=True)
 class Plan:
-    """What a Tuning comes to for one encoder: trained `blocks` and the views that are read, none for piece ids."""
+    """What a Tuning comes to for one encoder: trained `blocks`, those of them that are attention alone, and the views
+    that are read, none for piece ids."""
 
     blocks: tuple[int, ...]
     layers: tuple[int, ...]
     final: bool
     mixed: bool
+    attention_only: tuple[int, ...] = ()
 
     @property
     def pieces(self) -> bool:
@@ -58,8 +60,8 @@ class Tuning:
     "live_mix" mixes all stored views by `over` ("linear", or "agg" and "adapted", which take `key_width` and
     `n_heads`), runs the trained `blocks` over the mix, by default `live` neighbours just below the middle of the
     encoder, and adds the mix to what comes out unless `residual=False`. Blocks that are `attention_only` run without
-    their feed-forward network, most of a block's cost and the least of its use here. `pre_norm_layers` puts a LayerNorm
-    without parameters on every view first (A-01).
+    their feed-forward network, most of a block's cost and the least of its use here; -1 is the last of them.
+    `pre_norm_layers` puts a LayerNorm without parameters on every view first (A-01).
 
     `dropout` is the rate of adapter and head; the blocks drop as their checkpoint says. `compute` is the number type of
     matrix products. With `shared` all tasks train one trunk under their heads, their losses added.
@@ -145,11 +147,13 @@ class Tuning:
             blocks = tuple(self.blocks) or tuple(range(first, first + live))
             if max(blocks) >= total or min(blocks) < 0:
                 raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {total - 1}.")
-            if not set(self.attention_only) <= set(blocks):
+            alone = tuple(blocks[at] if -len(blocks) <= at < 0 else at for at in self.attention_only)
+            if not set(alone) <= set(blocks):
                 raise ConfigError(
-                    f"attention_only={list(self.attention_only)} must be among the live blocks, {list(blocks)}."
+                    f"attention_only={list(self.attention_only)} must be among the live blocks, {list(blocks)}, or "
+                    f"count them from the last, which is -1."
                 )
-            return Plan(blocks, spec.layers, final=False, mixed=True)
+            return Plan(blocks, spec.layers, final=False, mixed=True, attention_only=alone)
         blocks = tuple(range(total - live, total))
         if live == total and not self.rank:
             return Plan(blocks, (), final=True, mixed=False)
