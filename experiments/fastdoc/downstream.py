@@ -41,13 +41,24 @@ TASKS = {
     },
     "glue": {
         "cola": ("glue/cola/{}.jsonl.gz", "cola", {}),
+        "sst2": ("glue/sst2_phrases/{}.jsonl.gz", "sst2", {}),
         "mrpc": ("glue/mrpc/{}.jsonl.gz", "mrpc", {}),
-        "rte": ("glue/rte/{}.jsonl.gz", "rte", {}),
+        "qqp": ("glue/qqp/{}.jsonl.gz", "qqp", {}),
         "stsb": ("glue/stsb/{}.jsonl.gz", "stsb", {}),
+        "mnli": ("glue/mnli/{}.jsonl.gz", "mnli", {}),
+        "qnli": ("glue/qnli/{}.jsonl.gz", "qnli", {}),
+        "rte": ("glue/rte/{}.jsonl.gz", "rte", {}),
     },
 }
 """Set -> name -> file, task and its options. Scores: span micro F1 (of first pieces; f1_all_pieces beside it),
 micro F1 (which is accuracy) or macro F1, as in the paper's tables; GLUE's own, on its dev part."""
+
+SPLITS = {
+    "qnli": ("train_sample", "dev"),
+    "mnli": ("train_sample", "dev_matched_sample"),
+    "qqp": ("train_sample", "heldout_sample"),  # of its dev there is nothing: pairs of the training set, held out
+}
+"""Files of training and of test, where they are not called train and test (GLUE: dev)."""
 
 TRAINING = {
     "finetune": {"learning_rate": 2e-3, "encoder_learning_rate": 2e-4, "num_train_epochs": 3},
@@ -59,7 +70,7 @@ TRAINING = {
 def config_of(kind: str, name: str, method: str, encoder: Path) -> Config:
     """The config of one task."""
     file, task, options = TASKS[kind][name]
-    test = "dev" if kind == "glue" else "test"
+    train, test = SPLITS.get(name, ("train", "dev" if kind == "glue" else "test"))
     values = {
         "encoder": str(encoder),
         "store": str(HERE / "states" / "probes" / encoder.parent.name),
@@ -70,9 +81,9 @@ def config_of(kind: str, name: str, method: str, encoder: Path) -> Config:
         "finetune": {"compute": "bf16"},
         "adapter": {"compute": "bf16"},
         "train": {"per_device_train_batch_size": 16, "per_device_eval_batch_size": 64, **TRAINING[method]},
-        "data": {"train": str(DATA / file.format("train")), "test": str(DATA / file.format(test))},
+        "data": {"train": str(DATA / file.format(train)), "test": str(DATA / file.format(test))},
     }
-    if kind == "glue" and name != "cola":
+    if kind == "glue" and name not in ("cola", "sst2"):
         values["data"]["columns"] = PAIR
     return parse(values, name)
 

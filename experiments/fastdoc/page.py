@@ -164,7 +164,7 @@ def readers(folder: Path) -> list[str]:
 TITLES = {
     ("science", "finetune"): "Six scientific tasks, fine-tuned",
     ("science", "linear"): "Six scientific tasks, read frozen",
-    ("glue", "finetune"): "Forgetting: four GLUE tasks, fine-tuned",
+    ("glue", "finetune"): "Forgetting: eight GLUE tasks, fine-tuned",
 }
 
 

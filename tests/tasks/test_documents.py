@@ -37,6 +37,9 @@ def documents(*values: Any, column: str = "label", pair: str = "") -> list[Docum
         ("sst2", Classification, "accuracy"),
         ("mrpc", Classification, "f1_accuracy"),
         ("rte", Classification, "accuracy"),
+        ("qnli", Classification, "accuracy"),
+        ("mnli", Classification, "accuracy"),
+        ("qqp", Classification, "f1_accuracy"),
         ("stsb", Regression, "pearson_spearman"),
     ],
 )
