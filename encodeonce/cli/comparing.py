@@ -1,5 +1,5 @@
 """Methods x tasks x seeds from one store, cell by cell: what is finished is never computed again, and a cell that was
-interrupted goes on after its last epoch.
+interrupted goes on where it was saved last.
 
 First every contender's grid of settings is tried with its first seed, and each task gets the values with its best dev
 score; then the cells of all seeds are trained at these. See `report_files` for what is kept where.
@@ -29,6 +29,9 @@ from .report_files import GRID, RESULTS, ReportFiles
 __all__ = ["Comparison"]
 
 log = logging.getLogger("encodeonce")
+
+SAVE_SECONDS = 60.0
+"""Between two checkpoints of a cell: a short one is sooner trained again than saved after each of its epochs."""
 
 
 class Comparison:
@@ -150,8 +153,8 @@ class Comparison:
         one, made = cell.contender, provenance(now())
         with self.files.begun(cell) as folder:
             goes_on = (folder / "checkpoint").exists()
-            settings = cell.settings(self.config)
-            done = learning.train(self.material, one.settings(cell.point), settings, cell.tasks, folder=folder)
+            tuned, settings = one.settings(cell.point), cell.settings(self.config)
+            done = learning.train(self.material, tuned, settings, cell.tasks, folder=folder, save_seconds=SAVE_SECONDS)
             if goes_on:
                 done = replace(done, peak_mb=None)  # of what was left: less than the whole may have taken
             self.files.append(cell, self._measured(cell, done, made))

@@ -232,8 +232,10 @@ def train(
     *,
     scored: Sequence[str] = ("dev", "test"),
     folder: Path | None = None,
+    save_seconds: float = 0.0,
 ) -> Trained:
-    """Train these tasks side by side from one read of the store, and score the splits that there are."""
+    """Train these tasks side by side from one read of the store, and score the splits that there are. `folder` and
+    `save_seconds` are `fit`'s."""
     tasks = material.tasks if tasks is None else tuple(tasks)
     scorers = {task.name: task for task in tasks}
     began = time.perf_counter()
@@ -243,7 +245,8 @@ def train(
             bundle.begin(method, tasks, material.start, material.encoder())
         source = material.source(method)
         read = {split: method.read(source, documents, tasks, split) for split, documents in material.splits.items()}
-        done = fit(method, read["train"], scorers, settings, dev=read.get("dev"), folder=folder)
+        dev = read.get("dev")
+        done = fit(method, read["train"], scorers, settings, dev=dev, folder=folder, save_seconds=save_seconds)
     size = settings.per_device_eval_batch_size
     evaluations = {split: evaluate(method, read[split], scorers, size) for split in scored if split in read}
     return Trained(method, variant, tuple(tasks), done, evaluations, time.perf_counter() - began, peak.mb)

@@ -89,17 +89,19 @@ def fit(
     *,
     dev: SplitExamples | None = None,
     folder: Path | None = None,
+    save_seconds: float = 0.0,
     upper: Upper | None = None,
 ) -> Fit:
     """Train every task of `method` on `train`, choosing between epochs by `dev` where it is given.
 
-    With a `folder`, keeps `log.jsonl` and `checkpoint/` there, and goes on from a checkpoint it finds. Sets the seeds
+    With a `folder`, keeps `log.jsonl` and `checkpoint/` there, written after every epoch and `save_steps`, but not
+    within `save_seconds` of the last one or of the start, and goes on from a checkpoint it finds. Sets the seeds
     of Python, NumPy and torch. Raises DataError where there is nothing to train on, ConfigError where tasks and scorers
     differ and where training is to stop early but has no dev, RunError where the checkpoint belongs to other settings
     or data, or where a loss is not finite. `upper` says where a method of two levels learns its upper one (bi-level
     optimisation).
     """
-    return _Loop(method, train, scorers, settings or Settings(), dev, folder, upper).run()
+    return _Loop(method, train, scorers, settings or Settings(), dev, folder, save_seconds, upper).run()
 
 
 class _Loop:
@@ -111,11 +113,12 @@ class _Loop:
         settings: Settings,
         dev: SplitExamples | None,
         folder: Path | None,
+        save_seconds: float,
         upper: Upper | None,
     ) -> None:
         self.method, self.train, self.scorers, self.settings, self.dev = method, train, scorers, settings, dev
         self.modules = method.modules_of()
-        self.folder = folder
+        self.folder, self.save_seconds = folder, save_seconds
         self._check()
         self.log = RunLog(folder)
         self.epoch_batches = n_batches(method, train, settings)
@@ -126,7 +129,7 @@ class _Loop:
         self.upper = self._upper(upper)
         self.best_weights: dict[str, dict[str, Tensor]] = {}
         self.at = _Progress()
-        self.began = time.perf_counter()
+        self.began = self.saved = time.perf_counter()
 
     def _check(self) -> None:
         if not len(self.train):
@@ -329,7 +332,7 @@ class _Loop:
         and stands still while the checkpoint is written."""
         now = time.perf_counter()
         self.at.seconds = now - self.began
-        if self.folder is None:
+        if self.folder is None or now - self.saved < self.save_seconds:
             return
         tensors = {f"model/{n}/{k}": t for n, module in self.modules.items() for k, t in module.state_dict().items()}
         tensors |= {f"best/{n}/{k}": t for n, weights in self.best_weights.items() for k, t in weights.items()}
@@ -350,7 +353,8 @@ class _Loop:
             values["upper"], moments = self.upper.state()
             tensors |= {f"upper/{key}": tensor for key, tensor in moments.items()}
         Checkpoint(self.origin(), values, tensors).save(self.folder / "checkpoint")
-        self.began += time.perf_counter() - now
+        self.saved = time.perf_counter()
+        self.began += self.saved - now
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint, if there is one."""
