@@ -303,6 +303,7 @@ def test_a_report_takes_further_tasks(
 ) -> None:
     """One task's cells alone, then those of another; the same task with other options is refused."""
     some = ("compare", config, "-o", "rep", "-m", "linear", "--seeds", "1", "--no-plot")
+    some += ("--set", "train.num_train_epochs=1")
     other = (*some, "--set", "tasks=['deprel']")
     run(*some, "--set", "tasks=['upos']", "--set", "task={upos = {piece = 'last'}}")
     run(*other)
@@ -319,7 +320,7 @@ def test_a_report_takes_further_tasks(
     wrong = " ".join(run(*other, "--set", "task={deprel = {piece = 'mean'}}", code=1).stderr.split())
     assert "task.deprel: {} then, {'piece': 'mean'} now" in wrong
     held = ("--set", "data.dev=[]", "--set", "data.dev_fraction=0.2", "-o", "held")
-    trunk = ("-m", "top1", "--set", "finetune.shared=true", "-o", "trunk", "--set", "train.num_train_epochs=1")
+    trunk = ("-m", "top1", "--set", "finetune.shared=true", "-o", "trunk")
     for more in (held, trunk):  # by the labels of one task; one trunk for all
         run(*some, "--set", "tasks=['upos']", *more)
         assert "tasks: ['upos'] then, ['deprel'] now" in run(*other, *more, code=1).stderr
@@ -580,7 +581,7 @@ def test_seconds_of_two_machines_are_not_added_up(
 def test_killed_at_any_moment_it_goes_on(tiny: Path, config: Path, tmp_path: Path) -> None:
     """SIGKILL, as soon as the first cells are there; then again: the finished rows stay byte for byte."""
     command = [sys.executable, "-m", "encodeonce", "compare", str(config), "-o", str(tmp_path / "rep"), "--no-plot"]
-    command += ["-m", "frozen,linear", "--seeds", "2"]
+    command += ["-m", "frozen,linear", "--seeds", "2", "--set", "train.num_train_epochs=1"]
     path = tmp_path / "rep" / "results.jsonl"
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 120

@@ -215,7 +215,7 @@ def test_gains_are_paired_by_seed() -> None:
 
 
 def test_without_a_masked_head_there_is_nothing_to_choose(run: Run, tiny: Path, probed: Probed) -> None:
-    done = run("pretrain", probed(tiny), "-o", "out", "--budget", "0.0005TFLOP", "--json")
+    done = run("pretrain", probed(tiny), "-o", "out", "--budget", "0.0001TFLOP", "--json")
     report = json.loads(done.stdout)
     assert report["chosen"] == "both"
     assert set(report["probe"]["scores"]) == {"untouched", "trained"}
