@@ -31,6 +31,7 @@ TABLES = {
     **dict.fromkeys(("finetune", "top1", "top2"), f"[finetune]\n{ROUNDED}"),
     "lora": f"[finetune]\nlora = 8   # rank\nlora_alpha = 16\n{ROUNDED}",
     "live_mix": '[finetune]\nover = "agg"   # what mixes the layers: linear, agg or adapted\nlive = 2   # blocks\n'
+    "# attention_only = [-1]   # the last of them without its feed-forward network: less time, about as good\n"
     + ROUNDED,
 }
 """The table of a method's own options."""
