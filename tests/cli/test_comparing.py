@@ -131,7 +131,7 @@ def test_of_a_cell_only_the_tasks_that_are_not_finished_are_trained(
     monkeypatch.setattr(comparison, "_measured", rows)
     monkeypatch.setitem(comparison.__dict__, "material", None)
     zeros = {"test": SimpleNamespace(scores={task.name: {task.metric: 0.0} for task in TASKS})}
-    monkeypatch.setattr(learning, "train", lambda *_: SimpleNamespace(evaluations=zeros, seconds=0.0))
+    monkeypatch.setattr(learning, "train", lambda *_, **__: SimpleNamespace(evaluations=zeros, seconds=0.0))
     cells = comparison.results(one, {TASKS[0]: point})
     comparison._finish(cells[0])
     cells = comparison.results(one, dict.fromkeys(TASKS, point))
