@@ -78,9 +78,12 @@ class ReportFiles:
             self._keep(self.config)
 
     def _keep(self, config: Config) -> None:
-        path = self.folder / "config.toml"
+        """The config, and its hash last: killed in between, the report has none, and goes on."""
+        path, told = self.folder / "config.toml", self._kept()
+        if told.pop(path.name, None):
+            write_bytes(self.folder / KEPT, json_bytes(told))
         write_bytes(path, to_toml(config, self.folder).encode())
-        write_bytes(self.folder / KEPT, json_bytes({**self._kept(), path.name: _sha256(path)}))
+        write_bytes(self.folder / KEPT, json_bytes({**told, path.name: _sha256(path)}))
 
     def _refuse_other(self) -> None:
         names = [name for name in OTHERS if (self.folder / name).exists()]

@@ -285,6 +285,29 @@ def test_a_report_that_is_killed_as_it_begins_is_begun_again(
     assert absolute(load(tmp_path / "rep" / "config.toml")).data == absolute(chosen).data
 
 
+@pytest.mark.parametrize("moment", [0, 1, 2])
+def test_a_report_that_is_killed_as_it_takes_a_task_goes_on(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    first, second = (load(config, [f"tasks=['{name}']"]) for name in ("upos", "deprel"))
+    ReportFiles(tmp_path / "rep", first, Names("e", "d")).agree()
+    files, real, seen = ReportFiles(tmp_path / "rep", second, Names("e", "d")), os.replace, []
+
+    def killed(*given: Path) -> None:
+        seen.append(given)
+        if len(seen) > moment:
+            raise KeyboardInterrupt
+        real(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            files.agree()
+    files.agree()
+    assert load(tmp_path / "rep" / "config.toml").tasks == ["upos", "deprel"]
+    files.agree(write=False)
+
+
 def test_a_report_is_a_folder_of_its_own(run: Run, config: Path, tmp_path: Path) -> None:
     """In the folder of its config a comparison would be held to that very file, whatever is changed in it."""
     linear = (*ARGS, "-m", "linear")
