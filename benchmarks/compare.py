@@ -1,11 +1,12 @@
 """A comparison from nothing that is killed half-way: how long does it take, and does it go on where it was?
 
-    python benchmarks/compare.py FOLDER [--task deprel] [--methods frozen,linear,...] [--epochs 10] [--out FILE]
+    python benchmarks/compare.py FOLDER [--task deprel] [--methods frozen,linear,...] [--epochs 10] [--threads 2]
+        [--out FILE]
 
 FOLDER holds the files *-train.conllu, *-dev.conllu and *-test.conllu of a treebank, compressed or not. `encodeonce
 compare` encodes all of it with the packaged MiniLM and trains every method on one task with one seed. As soon as half
 of the methods are finished the process is killed without warning, and the same command is given again. Prints seconds
-of both parts, wall and CPU (one thread), what was finished then, and the scores, as JSON; last, the wall seconds of
+of both parts, wall and CPU, what was finished then, and the scores, as JSON; last, the wall seconds of
 both parts together, kill and second start included; the goal is 300.
 """
 
@@ -55,10 +56,10 @@ def finished(report: Path) -> list[str]:
     return list(dict.fromkeys(row.method for row in read_rows(report / "results.jsonl") if row.split == "test"))
 
 
-def part(command: Sequence[str], report: Path, enough: Callable[[], bool]) -> dict[str, Any]:
+def part(command: Sequence[str], report: Path, threads: int, enough: Callable[[], bool]) -> dict[str, Any]:
     """Run until the end, or until it is enough and then kill it; seconds, and what was finished then."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     while process.poll() is None and not enough():
         time.sleep(0.05)
@@ -82,6 +83,7 @@ def main() -> None:
     parser.add_argument("--task", default="deprel")
     parser.add_argument("--methods", default="frozen,linear,fusion,adapted")
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--out")
     options = parser.parse_args()
     started, half = now(), len(options.methods.split(",")) // 2
@@ -90,15 +92,16 @@ def main() -> None:
         path.write_text(config(options.folder, options.task, options.epochs), encoding="utf-8")
         command = [sys.executable, "-m", "encodeonce", "compare", str(path), "-o", str(report)]
         command += ["--methods", options.methods, "--seeds", "1"]
-        killed = part(command, report, lambda: len(finished(report)) >= half)
+        killed = part(command, report, options.threads, lambda: len(finished(report)) >= half)
         left = (report / "results.jsonl").read_bytes()
         print(json.dumps(killed), file=sys.stderr, flush=True)
-        resumed = part(command, report, lambda: False)
+        resumed = part(command, report, options.threads, lambda: False)
         kept = (report / "results.jsonl").read_bytes().startswith(left[: left.rfind(b"\n") + 1])
         rows = [row for row in latest(read_rows(report / "results.jsonl")) if row.split == "test"]
     parts = {
         "task": options.task,
         "epochs": options.epochs,
+        "compare_threads": options.threads,
         "killed": killed,
         "resumed": resumed,
         "finished_rows_kept": kept,

@@ -5,7 +5,8 @@
 Without --conllu the text is the manual that every Python carries. In every round a plan is made for the packaged
 encoder, LoRA and one task, as the command makes it, and one for `live_mix` and two tasks, each with blocks of its own;
 then all is really done: the store is filled, Frozen, Linear and Adapted are trained for --epochs epochs, and
-`live_mix` (two blocks), LoRA, whole fine-tuning and `live_mix` with both tasks for one, by the library's own loop.
+`live_mix` (two blocks; one and the attention of the next), LoRA, whole fine-tuning and `live_mix` with both tasks for
+one, by the library's own loop.
 Loading is left out on both sides, of the break-even points too. Both halves are in CPU seconds of one thread, so that
 other work may take turns with this process; what it does to shared caches and cores stays in, and each round says how
 many cores it used. Rounds that FILE holds already, of the same figures, are counted too. Prints the parts as JSON, then
@@ -20,6 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ from encodeonce.types import Document
 LIVE_MIX = TUNINGS["live_mix"][0] or 0
 METHODS = ("frozen", "linear", "adapted")
 TWO = "live_mix_two_tasks"
+ATTENTION = "one_and_attention"
 clock = time.process_time
 
 
@@ -76,12 +79,14 @@ class Corpus:
 def predicted(found: Forecast, two: Forecast) -> dict[str, float]:
     """The figures of a plan for LoRA and of one for two tasks that can be held against what takes place."""
     seconds = found.seconds
+    assert seconds.attention is not None
     whole = next(size for size in found.sizes if (size.layers, size.dtype) == ("all", "fp16"))
     return {
         "bytes": whole.bytes.value,
         "encode": seconds.encode_missing.value + seconds.cut.value,
         **{name: seconds.cached[name].value for name in METHODS},
         "live_mix": seconds.live[LIVE_MIX].value,
+        ATTENTION: seconds.attention.value,
         "lora": seconds.weighed.value,
         "finetune": seconds.live[max(seconds.live)].value,
         TWO: two.seconds.weighed.value,
@@ -118,13 +123,14 @@ def actual(corpus: Corpus, folder: Path, seed: int, options: argparse.Namespace)
         method = Aggregate.build(Variant(name, compute=compute), spec, first, seed)
         taken[name] = epoch(method, store, options.epochs, first)
     cut = Cut(spec, pieces)
-    for row, name, source, tasks in (
-        ("live_mix", "live_mix", store, first),
-        ("lora", "lora", store, first),
-        ("finetune", "finetune", cut, first),
-        (TWO, "live_mix", store, corpus.tasks),
+    for row, tuning, source, tasks in (
+        ("live_mix", Tuning("live_mix"), store, first),
+        (ATTENTION, Tuning("live_mix", attention_only=(-1,)), store, first),
+        ("lora", Tuning("lora"), store, first),
+        ("finetune", Tuning("finetune"), cut, first),
+        (TWO, Tuning("live_mix"), store, corpus.tasks),
     ):
-        tuned = Finetune.build(Tuning(name, compute=compute), model, spec, tasks, seed)
+        tuned = Finetune.build(replace(tuning, compute=compute), model, spec, tasks, seed)
         taken[row] = epoch(tuned, source, 1, tasks)
     return {"bytes": float(sum(file.stat().st_size for file in folder.iterdir())), **taken}
 
@@ -143,7 +149,7 @@ def _earlier(options: argparse.Namespace) -> list[dict[str, Any]]:
     found = json.loads(Path(options.out).read_text())
     asked = (options.sentences, options.budget_seconds, "cpu", LIVE_EPOCHS)
     same = (found["sentences"], found["budget_s"], found.get("clock"), found.get("live_epochs")) == asked
-    return list(found["rounds"]) if same and TWO in found["ratios"] else []
+    return list(found["rounds"]) if same and ATTENTION in found["ratios"] else []
 
 
 def _median(rounds: Sequence[dict[str, Any]], half: str, name: str) -> float:

@@ -25,7 +25,8 @@ class Advice:
 class Facts:
     """What advice is drawn from. `bytes` by layer choice and type, `held` by the store already (of the config's own
     layers and type, and `complete` where nothing is missing); seconds are `first` (until all is stored), one epoch
-    `cached`, one epoch `live` by depth. `largest` is the largest absolute value seen, `memory` None where unknown.
+    `cached`, one epoch `live` by depth, one with a whole live block and the `attention` of the next (None: cannot be
+    had). `largest` is the largest absolute value seen, `memory` None where unknown.
     `view` is the only one that the method reads, as a config says it ("last", "[2]"); "" where it mixes all."""
 
     method: str
@@ -40,6 +41,7 @@ class Facts:
     first: float
     cached: float
     live: Mapping[int, float]
+    attention: float | None = None
     view: str = ""
 
 
@@ -131,11 +133,18 @@ def _live(facts: Facts, store: bool) -> Advice:
     if not store:
         return Advice("live", str(all_), f"nothing is stored, so all blocks run anyway: {seconds_text(whole)} an epoch")
     within = [depth for depth, seconds in facts.live.items() if depth < all_ and seconds <= QUARTER * whole]
+    deepest = max(within, default=0)
+    if facts.attention is not None and deepest < 2 and facts.attention <= QUARTER * whole:
+        text = f"a whole block and the attention of the next take {_part(facts.attention, whole)}"
+        return Advice("live", "2, attention_only = [-1]", f"{text}; with both whole it would be over a quarter")
     if not within:
         return Advice("live", "0", f"one live block already costs over a quarter of all {all_} an epoch")
-    depth = max(within)
-    text = f"live_mix takes {seconds_text(facts.live[depth])} an epoch, {100 * facts.live[depth] / whole:.0f} %"
-    return Advice("live", str(depth), f"{text} of fine-tuning's; with more blocks it would be over a quarter")
+    text = f"live_mix takes {_part(facts.live[deepest], whole)}"
+    return Advice("live", str(deepest), f"{text}; with more blocks it would be over a quarter")
+
+
+def _part(seconds: float, whole: float) -> str:
+    return f"{seconds_text(seconds)} an epoch, {100 * seconds / whole:.0f} % of fine-tuning's"
 
 
 def bytes_text(n: int | float) -> str:

@@ -137,7 +137,7 @@ def stored(
     spec = steps.spec_of(config, model)
     reads = any(layers_of(method, spec) for method in methods)
     for method in methods:
-        check(method, spec, tasks)
+        check(method, spec, tasks, model)
     start = begun_from(config)
     store = Store.open(config.store, spec)
     splits = parted(splits, tasks, model)

@@ -37,7 +37,7 @@ def outlook(
         reads = [learning.layers_of(one.settings(), spec) for one in comparison.contenders]
         for one in comparison.contenders:
             for settings in one.possible:
-                check(settings, spec, tasks)
+                check(settings, spec, tasks, model)
         learning.begun_from(config)
         splits = learning.parted(splits, tasks, model)
         everything = [document for documents in splits.values() for document in documents]

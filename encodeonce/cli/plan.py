@@ -101,7 +101,9 @@ def _times(found: "Forecast") -> str:
     ]
     shown = {depth: seconds.live[depth] for depth in sorted({1, min(2, max(seconds.live)), max(seconds.live)})}
     names = [(_live_name(depth, max(seconds.live)), one) for depth, one in shown.items()]
-    if seconds.weighed not in [*seconds.cached.values(), *shown.values()]:
+    if seconds.attention is not None:
+        names.insert(1, ("live_mix, 1 live block and the attention of the next", seconds.attention))
+    if seconds.weighed not in [*seconds.cached.values(), *(one for _, one in names)]:
         names.insert(-1, (f"{found.method} on stored views", seconds.weighed))
     lines += [[f"epoch, {name}", *_interval(one), _each(one, n_batches)] for name, one in names]
     machine, left_out, n_tasks = found.machine, seconds.live_left_out, len(found.tasks)

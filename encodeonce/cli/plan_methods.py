@@ -24,7 +24,8 @@ log = logging.getLogger("encodeonce")
 @dataclass(frozen=True)
 class Timed:
     """`variants` read stored views, `live` train blocks, by how many: on the mix of stored views (`live_mix`), and all
-    of them from piece ids (fine-tuning), which is the last.
+    of them from piece ids (fine-tuning), which is the last. `attention` trains two on the mix, of the second its
+    attention alone; None where no block has a half of its own, and where two are all of them or such a choice already.
 
     `weighed` is compared with fine-tuning: the config's own method, or Adapted where that reads no stored view;
     `tuning` are its settings where it trains blocks.
@@ -32,13 +33,14 @@ class Timed:
 
     variants: Mapping[str, Variant]
     live: Mapping[int, Tuning]
+    attention: Tuning | None
     weighed: Contender
     tuning: Tuning | None
 
     @classmethod
-    def of(cls, config: "Config", own: Contender, spec: Spec) -> "Timed":
+    def of(cls, config: "Config", own: Contender, spec: Spec, *, repeats: bool = False) -> "Timed":
         """The methods that can read these layers, and the config's own, which must. ConfigError where it cannot, and
-        for settings that one of them cannot have."""
+        for settings that one of them cannot have. `repeats`: a block's weights run more than once (`Stack`)."""
         learning.layers_of(own.settings(), spec)
         settings, tuning = own.settings(), None
         live = _live(config, settings, spec)
@@ -50,12 +52,14 @@ class Timed:
         if tuning is not None and not _trains_on_views(tuning, spec):
             log.info("%s trains no block on stored views; adapted is what it is weighed against", own.method)
             weighed, tuning = contender(config, "adapted"), None
-        return cls(_variants(config, own, weighed, spec), live, weighed, tuning)
+        attention = None if repeats else _attention(live, spec)
+        return cls(_variants(config, own, weighed, spec), live, attention, weighed, tuning)
 
     @property
     def tunings(self) -> list[Tuning]:
         """All that train blocks, each once."""
-        return list(dict.fromkeys([*self.live.values(), *([self.tuning] if self.tuning else [])]))
+        more = [one for one in (self.attention, self.tuning) if one is not None]
+        return list(dict.fromkeys([*self.live.values(), *more]))
 
     def by_depth(self, epochs: Mapping[Tuning, Estimate]) -> dict[int, Estimate]:
         """An epoch by the number of live blocks; of a number that was not timed, on the line between its neighbours."""
@@ -98,6 +102,12 @@ def _live(config: "Config", own: Variant | Tuning, spec: Spec) -> dict[int, Tuni
         return {**found, all_: mine}
     whole = _settings(config, "finetune", "live", "blocks", "attention_only", "lora")
     return {**found, all_: replace(whole, live=None, blocks=(), lora=None)}
+
+
+def _attention(live: Mapping[int, Tuning], spec: Spec) -> Tuning | None:
+    """Two blocks on the mix, without the second's feed-forward network."""
+    two = live[min(2, spec.n_blocks)]
+    return None if two.name != "live_mix" or two.attention_only else replace(two, attention_only=(-1,))
 
 
 def _settings(config: "Config", name: str, *without: str) -> Tuning:

@@ -90,10 +90,11 @@ class Size:
 class Seconds:
     """Wall seconds on this machine. `encode` is one pass over everything, `encode_missing` over what is not stored;
     both are without `load` (tokenizer and encoder) and `cut` (words to pieces). `cached` is an epoch of each method,
-    `live` one by the number of live blocks, from one on the mix of stored views (`live_mix`) to all (`finetune`), and
-    `weighed` one of the method that is compared with the last; each trains all tasks. Fine-tuning has so many `trunks`:
-    one a task, or one that they share. `live_left_out` training items are longer than the window, and live blocks
-    refuse them. `calibration` is what measuring all this took.
+    `live` one by the number of live blocks, from one on the mix of stored views (`live_mix`) to all (`finetune`),
+    `attention` one of a whole block and the attention of the next (None: cannot be had), and `weighed` one of the
+    method that is compared with fine-tuning; each trains all tasks. Fine-tuning has so many `trunks`: one a task, or
+    one that they share. `live_left_out` training items are longer than the window, and live blocks refuse them.
+    `calibration` is what measuring all this took.
     """
 
     load: float
@@ -102,6 +103,7 @@ class Seconds:
     encode_missing: Estimate
     cached: Mapping[str, Estimate]
     live: Mapping[int, Estimate]
+    attention: Estimate | None
     weighed: Estimate
     trunks: int
     live_left_out: int
@@ -158,10 +160,10 @@ def forecast(config: "Config", budget: float, clock: Clock = time.perf_counter) 
     model = steps.pretrained(config)
     spec = steps.spec_of(config, model)
     own = contender(config)
-    check(own.settings(), spec, tasks)
+    check(own.settings(), spec, tasks, model)
     learning.begun_from(config)
     splits = learning.parted(splits, tasks, model)
-    timed = Timed.of(config, own, spec)
+    timed = Timed.of(config, own, spec, repeats=model.hollow().repeats)
     counted = _Counted.of(splits, model, config.train.seed, clock)
     stored = _stored(config, spec, counted)
     log.info("calibrating for about %g s", budget)
@@ -319,6 +321,7 @@ class _Epochs:
 
     cached: Mapping[str, Estimate]
     live: Mapping[int, Estimate]
+    attention: Estimate | None
     weighed: Estimate
     trunks: int
     live_left_out: int
@@ -331,9 +334,10 @@ class _Epochs:
         for name, variant in timed.variants.items():
             cached[name] = rehearsal.cached(variant, each, order).times(rehearsal.n_batches)
         tuned, left_out = rehearsal.live(model, timed.tunings, LIVE * budget, order)
+        attention = tuned[timed.attention] if timed.attention else None
         weighed = tuned[timed.tuning] if timed.tuning else cached[timed.weighed.method]
         trunks = 1 if timed.live[model.n_blocks].shared else len(rehearsal.tasks)
-        return cls(cached, timed.by_depth(tuned), weighed, trunks, left_out)
+        return cls(cached, timed.by_depth(tuned), attention, weighed, trunks, left_out)
 
 
 def _seconds(counted: _Counted, stored: _Stored, encoded: Encoded, epochs: _Epochs, calibration: float) -> Seconds:
@@ -345,6 +349,7 @@ def _seconds(counted: _Counted, stored: _Stored, encoded: Encoded, epochs: _Epoc
         encode_missing=encoded.missing,
         cached=epochs.cached,
         live=epochs.live,
+        attention=epochs.attention,
         weighed=epochs.weighed,
         trunks=epochs.trunks,
         live_left_out=epochs.live_left_out,
@@ -385,6 +390,7 @@ def _facts(
         first=seconds.first.value,
         cached=seconds.weighed.value,
         live={depth: one.value for depth, one in seconds.live.items()},
+        attention=seconds.attention.value if seconds.attention else None,
         view=view,
     )
 

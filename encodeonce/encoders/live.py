@@ -25,7 +25,7 @@ from .lora import add_lora, merged, weight_of
 from .slots import edited
 from .stack import Stack
 
-__all__ = ["LiveBlocks"]
+__all__ = ["LiveBlocks", "refuse_halves"]
 
 Edits = Callable[[Int[np.ndarray, " G"]], Edit]
 """Numbers of the items that run together -> what is called at their slots."""
@@ -63,7 +63,7 @@ class LiveBlocks(nn.Module):
         empty = not blocks and not (embeddings or final)
         if empty or (blocks and (min(blocks) < 0 or max(blocks) >= stack.n_blocks)):
             raise ConfigError(f"blocks={list(blocks)} must name blocks from 0 to {stack.n_blocks - 1}, at least one.")
-        _refuse_halves(stack, blocks, attention_only)
+        refuse_halves(stack, blocks, attention_only)
         if compute not in COMPUTE:
             raise ConfigError(f"compute={compute!r} is unknown. There is: {', '.join(COMPUTE)}.")
         self.blocks, self.final, self.compute, self.attention_only = tuple(blocks), final, compute, set(attention_only)
@@ -314,7 +314,7 @@ def _copied(stack: Stack, parts: dict[str, list[nn.Module]]) -> tuple[Stack, nn.
     return copied, nn.ModuleDict(kept)
 
 
-def _refuse_halves(stack: Stack, blocks: Sequence[int], attention_only: Collection[int]) -> None:
+def refuse_halves(stack: Stack, blocks: Sequence[int], attention_only: Collection[int]) -> None:
     """ConfigError for attention alone of a block that is not live, or that is the same as one with all its parts."""
     if not set(attention_only) <= set(blocks):
         raise ConfigError(f"attention_only={sorted(attention_only)} must be among the live blocks, {list(blocks)}.")

@@ -152,6 +152,11 @@ class Stack(nn.Module, ABC):
     def blocks(self) -> list[nn.Module]:
         """The blocks in the order they run; a shared block stands in it once for every run."""
 
+    @property
+    def repeats(self) -> bool:
+        """Whether some block's weights run more than once."""
+        return len(set(self.blocks)) < len(self.blocks)
+
     def entrance(self) -> list[nn.Module]:
         """What `lookup` and `place` are made of."""
         return [self.model.embeddings]

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from ..encoders.live import refuse_halves
+from ..encoders.pretrained import Pretrained
 from ..errors import RunError
 from ..methods.aggregate import Aggregate, Variant
 from ..methods.finetune import Finetune, Tuning
@@ -39,14 +41,17 @@ def build(settings: MethodSettings, spec: Spec, tasks: Sequence[Task], encoder: 
     return Finetune.build(settings, encoder, spec, tasks, seed)
 
 
-def check(settings: MethodSettings, spec: Spec, tasks: Sequence[Task]) -> None:
-    """ConfigError for settings of which no adapter or head can be made and for tasks that no method has together,
-    before anything is encoded for them.
+def check(settings: MethodSettings, spec: Spec, tasks: Sequence[Task], model: Pretrained) -> None:
+    """ConfigError for settings of which no adapter, block or head can be made and for tasks that no method has
+    together, before anything is encoded for them.
 
-    Nothing is made that takes memory, and no encoder is asked.
+    Nothing is made that takes memory, and no weight of the encoder is read.
     """
     if isinstance(settings, Tuning):
         refuse_apart(tasks)
+        plan = settings.plan(spec)
+        if plan.attention_only:
+            refuse_halves(model.hollow(), plan.blocks, plan.attention_only)
     with torch.device("meta"):
         for task in checked(tasks):
             head_of(task, spec.width, settings.dropout, settings.compute)

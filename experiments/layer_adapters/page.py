@@ -144,6 +144,7 @@ GOALS = (
         ("ms_a_query", "exact", "one"),
     ),
     ("four methods compared on one task from nothing, killed half-way, s", "300", "compare", ("wall_s",)),
+    ("the same, on two threads", "300", "compare-two", ("wall_s",)),
     ("sentences parsed a minute, decision A-12's parser", "2,000", "parse", ("sentences_per_minute", "A-12")),
     ("the same, a smaller parser", "2,000", "parse", ("sentences_per_minute", "small")),
     ("warm read, store to a raw map", "0.5", "read", ("warm_store_to_raw",)),

@@ -109,3 +109,12 @@ def test_bytes_are_said_with_three_digits(n: float, text: str) -> None:
 )
 def test_seconds_are_said_with_three_digits(n: float, text: str) -> None:
     assert seconds_text(n) == text
+
+
+def test_attention_alone_of_a_second_block_is_advised_where_it_fits_and_two_whole_ones_do_not() -> None:
+    found = chosen(attention=28.0)["live"]
+    assert found.value == "2, attention_only = [-1]"
+    assert "a whole block and the attention of the next take 28.0 s an epoch, 23 % of fine-tuning's" in found.reason
+    assert chosen(attention=31.0)["live"].value == "1"
+    assert chosen(attention=15.0, live={1: 10.0, 2: 20.0, 3: 120.0})["live"].value == "2"
+    assert chosen(attention=2.0, disk=int(0.1 * GB))["live"].value == "6"

@@ -3,9 +3,15 @@
 Axes: none
 """
 
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 
 from encodeonce.cli import plan_methods
 from encodeonce.cli.config import parse
@@ -15,6 +21,8 @@ from encodeonce.cli.sampling import Estimate
 from encodeonce.methods.aggregate import Variant
 from encodeonce.methods.finetune import Tuning
 from encodeonce.types import Spec
+
+from .conftest import Run
 
 SPEC = Spec("mini", "", "", "", n_blocks=6, width=8, layers=tuple(range(7)), window=32, overlap=0)
 
@@ -27,8 +35,9 @@ def timed(**values: Any) -> Timed:
 def test_a_method_that_reads_is_held_against_blocks_as_the_config_has_them() -> None:
     found = timed(method="linear", finetune={"compute": "bf16", "shared": True, "over": "adapted", "key_width": 8})
     assert found.weighed.name == "linear"
-    assert (found.tuning, found.tunings) == (None, list(found.live.values()))
+    assert (found.tuning, found.tunings) == (None, [*found.live.values(), found.attention])
     assert list(found.live) == [1, 2, 6]
+    assert found.attention == replace(found.live[2], attention_only=(-1,))
     for depth, one in found.live.items():
         assert (one.name, len(one.plan(SPEC).blocks)) == ("finetune" if depth == 6 else "live_mix", depth)
         assert (one.compute, one.shared, one.over, one.key_width) == ("bf16", True, "adapted", 8)
@@ -56,15 +65,27 @@ def test_blocks_of_ones_own_choice_are_those_that_are_timed() -> None:
 def test_attention_alone_is_timed_where_it_was_chosen() -> None:
     found = timed(method="live_mix", finetune={"attention_only": [2]})
     assert found.tuning == found.live[2] == Tuning("live_mix", attention_only=(2,))
+    assert found.attention is None
     assert [one.attention_only for one in found.live.values()] == [(), (2,), ()]
     assert not any(one.attention_only for one in timed(method="top1", finetune={"live": 1}).live.values())
+
+
+def test_attention_alone_is_timed_where_a_block_has_a_half_of_its_own_and_two_are_not_all() -> None:
+    assert timed(method="live_mix", finetune={"blocks": [0, 4]}).attention == Tuning(
+        "live_mix", blocks=(0, 4), attention_only=(-1,)
+    )
+    config = parse({"encoder": "mini"}, "here")
+    assert Timed.of(config, contender(config), SPEC, repeats=True).attention is None
+    shallow = replace(SPEC, n_blocks=2, layers=(0, 1, 2))
+    assert Timed.of(config, contender(config), shallow).attention is None
+    assert Timed.of(config, contender(config), replace(SPEC, n_blocks=3, layers=(0, 1, 2, 3))).attention is not None
 
 
 @pytest.mark.parametrize("method", ["lora", "top1", "top2"])
 def test_a_method_that_is_not_in_the_row_is_timed_beside_it(method: str) -> None:
     found = timed(method=method)
     assert found.tuning == Tuning(method)
-    assert found.tunings == [*found.live.values(), Tuning(method)]
+    assert found.tunings == [*found.live.values(), found.attention, Tuning(method)]
 
 
 def test_a_method_that_reads_no_view_is_fine_tuning_itself() -> None:
@@ -92,3 +113,36 @@ def test_numbers_of_blocks_between_lie_on_the_line() -> None:
     assert by_depth[3] == Estimate(4.0, 3.0, 5.0)
     assert by_depth[2] == epochs[found.live[2]]
     assert plan_methods._between({1: Estimate.exactly(3.0)}, 1) == Estimate.exactly(3.0)
+
+
+def deeper(tiny: Path, folder: Path, kind: str, **options: int) -> Path:
+    """An encoder of 3 blocks beside the tokenizer of the tiny one."""
+    shutil.copytree(tiny, folder)
+    settings = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 32}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=200, num_hidden_layers=3, **settings, **options)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_plan_times_attention_alone_of_a_second_block(run: Run, config: Path, tiny: Path, tmp_path: Path) -> None:
+    chosen = ("--set", f"encoder={deeper(tiny, tmp_path / 'bert', 'Bert')}", "--budget-seconds", "0.1")
+    found = json.loads(run("plan", config, *chosen, "--json").stdout)["seconds"]
+    assert found["attention"]["value"] > 0
+    assert list(found["live"]) == ["1", "2", "3"]
+    text = run("plan", config, *chosen).stdout
+    assert re.search(r"epoch, live_mix, 1 live block and the attention of the next +\d", text)
+
+
+def test_blocks_that_run_again_have_no_half_and_are_refused_one_before_anything_is_encoded(
+    run: Run, config: Path, tiny: Path, tmp_path: Path
+) -> None:
+    albert = ("--set", f"encoder={deeper(tiny, tmp_path / 'albert', 'Albert', embedding_size=8)}")
+    found = json.loads(run("plan", config, *albert, "--budget-seconds", "0.1", "--json").stdout)["seconds"]
+    assert (found["attention"], list(found["live"])) == (None, ["1", "2", "3"])
+    half = ("--set", "method=live_mix", "--set", "finetune.attention_only=[-1]")
+    compare = ("compare", config, "--methods", "live_mix", "-o", "report")
+    for command in (("train", config, "-o", "run"), ("plan", config), compare):
+        refused = run(*command, *albert, *half, code=1).stderr
+        assert "attention_only=[1]: " in refused
+        assert "live blocks [0, 1] are attention alone all of them or none" in refused
+    assert not (tmp_path / "states").exists() or not any((tmp_path / "states").glob("*.bin"))
