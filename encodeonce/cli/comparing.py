@@ -146,6 +146,7 @@ class Comparison:
     def _finish(self, cell: Cell) -> None:
         """Train and score these tasks together once, those apart whose rows are there; one trunk has all or none."""
         if self.files.finished(cell):
+            self.files.ended(cell)
             return
         if not _shared(cell.contender):
             left = [task for task in cell.tasks if not self.files.finished(replace(cell, tasks=(task,)))]

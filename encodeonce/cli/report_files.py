@@ -158,12 +158,19 @@ class ReportFiles:
     @contextmanager
     def begun(self, cell: Cell) -> Iterator[Path]:
         """Where a cell keeps its checkpoint until it is finished, here: seconds of two machines are not added up."""
-        own = [self.row_names(cell, task) for task in cell.tasks]
-        folder = self.folder / "unfinished" / f"{cell.contender.method}-{cell.seed}-{_short([cell.file, *own])}"
-        yield folder / _short(_place())
+        yield self._resting(cell) / _short(_place())
+        self.ended(cell)
+
+    def ended(self, cell: Cell) -> None:
+        """Drop where a cell would go on, also where it was killed between its rows and this."""
+        folder = self._resting(cell)
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # others may lie there
             folder.parent.rmdir()
+
+    def _resting(self, cell: Cell) -> Path:
+        own = [self.row_names(cell, task) for task in cell.tasks]
+        return self.folder / "unfinished" / f"{cell.contender.method}-{cell.seed}-{_short([cell.file, *own])}"
 
     @contextmanager
     def held(self) -> Iterator[None]:

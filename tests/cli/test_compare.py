@@ -563,6 +563,7 @@ def test_an_interrupted_cell_goes_on_after_its_last_epoch(
         run("compare", *some, "-o", "rep", code=1)
     unfinished = tmp_path / "rep" / "unfinished"
     assert [path.name.rsplit("-", 1)[0] for path in unfinished.iterdir()] == ["linear-21"]
+    shutil.copytree(unfinished, tmp_path / "copy")
     real_epoch = _Loop.finish_epoch
 
     def counted(loop: _Loop) -> None:
@@ -576,6 +577,10 @@ def test_an_interrupted_cell_goes_on_after_its_last_epoch(
     told, wanted = (read_rows(tmp_path / name / "results.jsonl") for name in ("rep", "whole"))
     assert [(row.cell[1:], row.value) for row in told] == [(row.cell[1:], row.value) for row in wanted]
     assert [row.peak_mb is None for row in told] == [row.seed == 21 for row in told]
+    shutil.copytree(tmp_path / "copy", unfinished)  # as where it was killed after the rows, before this was dropped
+    run("compare", *some, "-o", "rep")
+    assert scored == [3]
+    assert not unfinished.exists()
 
 
 def test_seconds_of_two_machines_are_not_added_up(
