@@ -25,8 +25,8 @@ class Advice:
 class Facts:
     """What advice is drawn from. `bytes` by layer choice and type, `held` by the store already (of the config's own
     layers and type, and `complete` where nothing is missing); seconds are `first` (until all is stored), one epoch
-    `cached`, one epoch `live` by depth, one with a whole live block and the `attention` of the next (None: cannot be
-    had). `largest` is the largest absolute value seen, `memory` None where unknown.
+    `cached`, one epoch `live` by depth (none: no item is short enough), one with a whole live block and the `attention`
+    of the next (None: cannot be had). `largest` is the largest absolute value seen, `memory` None where unknown.
     `view` is the only one that the method reads, as a config says it ("last", "[2]"); "" where it mixes all."""
 
     method: str
@@ -84,6 +84,8 @@ def _store(facts: Facts, chosen: tuple[str, str] | None) -> Advice:
         return Advice("store", "no", text)
     if facts.complete:
         return Advice("store", "yes", "everything is stored already; only training is left to pay")
+    if not facts.live:
+        return Advice("store", "yes", "every training item is longer than live blocks can be given, in fine-tuning too")
     cached, live = facts.first + facts.epochs * facts.cached, facts.live_epochs * facts.live[max(facts.live)]
     text = (
         f"encoding once and {facts.epochs} epochs of {facts.method} take {seconds_text(cached)}, "
@@ -128,6 +130,8 @@ def _bound(facts: Facts, layers: str, dtype: str) -> str:
 
 def _live(facts: Facts, store: bool) -> Advice:
     """The deepest live part within a quarter of fine-tuning's epoch."""
+    if not facts.live:
+        return Advice("live", "0", "every training item is longer than live blocks can be given")
     all_ = max(facts.live)
     whole = facts.live[all_]
     if not store:

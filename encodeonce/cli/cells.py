@@ -77,7 +77,7 @@ def variant(config: Config, contender: Contender, point: Point) -> str:
     }
     if "encoder_learning_rate" in changed:
         said["encoder_lr"] = f"{changed.pop('encoder_learning_rate'):g}"
-    options = [key for key in (*contender.options, *point) if hasattr(default, key)]
+    options = [key for key in (*contender.options, *point) if key in settings.uses]
     said |= {key: getattr(settings, key) for key in options if getattr(settings, key) != getattr(default, key)}
     said |= {SHORT.get(key, key): value for key, value in changed.items()}
     if config.data.train_fraction < 1:

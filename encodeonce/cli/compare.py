@@ -93,8 +93,9 @@ def compare(
     A method is frozen, linear, fusion, agg, agg_tailor, adapted (these read stored layers), finetune, top1, top2, lora,
     live_mix (these train blocks of the encoder), or a [methods.NAME] of the config, which may have settings, seeds and
     a grid of its own. REPORT gets results.jsonl (one row a number), table.md, improvement.png and cost.png. A finished
-    cell is never computed again: a comparison that was interrupted goes on. With --json, prints the list of rows and
-    nothing else. Of seeds --seeds decides, and seeds in [methods.NAME]; train.seed is not read.
+    cell is never computed again: a comparison that was interrupted goes on. With --json, prints the list of rows (with
+    --dry-run, what there is to do) and nothing else. Of seeds --seeds decides, and seeds in [methods.NAME]; train.seed
+    is not read.
     """
     _refuse_incomplete(methods, paper, paper_table)
     from .config import load
@@ -120,7 +121,8 @@ def compare(
     if dry_run:
         from .outlook import outlook
 
-        click.echo(outlook(comparison, chosen, splits, tasks))
+        found = outlook(comparison, chosen, splits, tasks)
+        click.echo(json.dumps(found.to_json()) if as_json else found.text())
         return
     comparison.files.same_encoder(steps.spec_of(chosen, steps.pretrained(chosen)), write=False)
     possible = [settings for one in taking_part for settings in one.possible]
@@ -226,9 +228,12 @@ def _draw(rows: Sequence["ResultsRow"], report: Path, metrics: Metrics) -> None:
                 len(several),
                 ", ".join(several),
             )
+    prices = report / "cost.png"
     # a task whose scores are all undefined has times, and nothing to draw them against
     if any(len(set(table.get(task, ())) & set(by)) > 1 for task, by in taken.items()):
-        cost(table, taken, report / "cost.png", title=f"{what}: score by cost of training", metric=metric)
+        cost(table, taken, prices, title=f"{what}: score by cost of training", metric=metric)
+    else:
+        prices.unlink(missing_ok=True)
 
 
 def _text(rows: Sequence["ResultsRow"], paper: "Paper", metrics: Metrics) -> str:

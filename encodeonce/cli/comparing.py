@@ -91,9 +91,8 @@ class Comparison:
         """The cells of a contender's grid, smallest values first; none where nothing is tried."""
         if not one.grid:
             return []
-        values = itertools.product(*map(_rising, one.grid.values()))
-        points = [dict(zip(one.grid, some, strict=True)) for some in values]
-        return [Cell(GRID, one, point, one.seeds[0], own) for point in points for own in self._side_by_side(one, tasks)]
+        tried = itertools.product(_points(one), self._side_by_side(one, tasks))
+        return [Cell(GRID, one, point, one.seeds[0], own) for point, own in tried]
 
     def results(self, one: Contender, points: Mapping[Task, Point]) -> list[Cell]:
         """The cells of all seeds, each task at its point."""
@@ -134,11 +133,17 @@ class Comparison:
         aside."""
         points = self.best(one, tasks)
         if one.grid:
-            self.files.set_aside(one, {task.name: variant(self.config, one, point) for task, point in points.items()})
+            others = {line for other in self.contenders if other is not one for line in self._lines(other)}
+            chosen = {task.name: variant(self.config, one, point) for task, point in points.items()}
+            self.files.set_aside(one, chosen, others)
         for task, point in points.items():
             for seed in one.seeds:
                 self.files.take_over(Cell(GRID, one, point, seed, (task,)), Cell(RESULTS, one, point, seed, (task,)))
         return points
+
+    def _lines(self, one: Contender) -> set[tuple[str, str]]:
+        """Method and variant of every row that a contender may have."""
+        return {(one.method, variant(self.config, one, point)) for point in _points(one)}
 
     def _side_by_side(self, one: Contender, tasks: Sequence[Task]) -> list[tuple[Task, ...]]:
         return [(task,) for task in tasks] if self.apart and not _shared(one) else [tuple(tasks)]
@@ -204,7 +209,7 @@ class Comparison:
             "train_s_per_batch": done.fit.seconds_per_batch,
             "train_s_total": done.fit.seconds,
             # the embeddings alone are no pass: their share of a batch is the whole cost
-            "encode_s": self.files.encode_seconds(material.spec.dtype) if any(layers) else None,
+            "encode_s": self.files.encode_seconds(material.spec) if any(layers) else None,
             "infer_encoder_s_per_batch": encoding("test"),
             "train_encoder_s_per_batch": None if of_training is None else of_training * share,
             "peak_mb": done.peak_mb,
@@ -216,6 +221,11 @@ def _shared(one: Contender) -> bool:
     """Whether all tasks train one trunk."""
     settings = one.settings()
     return isinstance(settings, Tuning) and settings.shared
+
+
+def _points(one: Contender) -> list[Point]:
+    """Those of its grid, smallest values first; without one, the one where nothing is tried."""
+    return [dict(zip(one.grid, some, strict=True)) for some in itertools.product(*map(_rising, one.grid.values()))]
 
 
 def _rising(values: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ A value is looked for in the values that are tried, then in `[methods.NAME]`, th
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain, count, islice, product
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from ..methods.finetune import ENCODER_RATES, TUNINGS, Tuning
 from ..resolve import nearest
 from ..serve.methods import MethodSettings
 from ..train.settings import Settings
-from .config import AdapterSection, FinetuneSection, MethodSection, TrainSection
+from .config import AdapterSection, FinetuneSection, MethodSection, TrainSection, parse
 
 if TYPE_CHECKING:
     from .config import Config
@@ -140,7 +140,7 @@ def contenders(
 def seeds_of(wanted: int | Sequence[int]) -> tuple[int, ...]:
     """So many seeds, `SEEDS` first, or the seeds themselves. ConfigError where there is none."""
     following = (seed for seed in count(1) if seed not in SEEDS)
-    seeds = tuple(islice(chain(SEEDS, following), wanted)) if isinstance(wanted, int) else tuple(wanted)
+    seeds = tuple(islice(chain(SEEDS, following), max(0, wanted))) if isinstance(wanted, int) else tuple(wanted)
     if not seeds:
         raise ConfigError(f"seeds = {wanted!r}: give at least one, as a number of seeds or as a list of them.")
     return seeds
@@ -164,7 +164,14 @@ def _checked(one: Contender, section: MethodSection) -> Contender:
     for key, values in one.grid.items():
         if not values:
             raise ConfigError(f"[methods.{one.name}.grid]: {key} = [] tries nothing. List values, or take it out.")
+    if "shared" in one.grid:
+        raise ConfigError(
+            f"[methods.{one.name}.grid]: shared says which tasks are trained together, and a grid is chosen from task "
+            "by task. Give each its own table of [methods]."
+        )
     kind, own = ("adapter", AdapterSection) if one.reads_only else ("finetune", FinetuneSection)
+    place = f"[methods.{one.name}.grid]"
+    one = replace(one, grid={key: _values(key, values, own, place) for key, values in one.grid.items()})
     train = [key for key in one.uses if key in TrainSection.model_fields]
     options = [key for key in one.uses if key in own.model_fields]
     for table, keys, known in (
@@ -179,6 +186,15 @@ def _checked(one: Contender, section: MethodSection) -> Contender:
                     f"It takes: {', '.join(known)}."
                 )
     return one
+
+
+def _values(key: str, values: Sequence[Any], own: type[AdapterSection | FinetuneSection], place: str) -> list[Any]:
+    """As the key's own table would take them, lists as tuples. ConfigError for one that it would not."""
+    section = next((table for table in (own, TrainSection) if key in table.model_fields), None)
+    if section is None:  # refused as unknown
+        return list(values)
+    found = [getattr(parse({key: value}, place, model=section), key) for value in values]
+    return [tuple(value) if isinstance(value, list) else value for value in found]
 
 
 def say_unused(config: "Config", taking_part: Iterable[Contender]) -> None:

@@ -177,7 +177,7 @@ def _cell(prediction: Any, task: "Task") -> str:
     if prediction is None:
         return ""
     if isinstance(prediction, float):
-        return f"{prediction:.6g}"
+        return repr(prediction)
     if not isinstance(prediction, tuple):
         return str(prediction)
     separator = str(getattr(task, "separator", "|"))

@@ -11,7 +11,7 @@ import torch
 from ..batching import count_by_pieces
 from ..encoders.checkpoint import label
 from ..methods.aggregate import Aggregate, Variant
-from ..methods.finetune import Finetune, Tuning, refuse_long
+from ..methods.finetune import Finetune, Tuning
 from ..methods.multitask import Multitask
 from ..tasks import Task
 from ..types import Document, Spec
@@ -61,10 +61,10 @@ def dry_run(config: "Config", settings: "Settings", chosen: Variant | Tuning) ->
     spec = steps.spec_of(config, model, dry=True)
     learning.begun_from(config)
     splits = learning.parted(splits, tasks, model)
-    if isinstance(chosen, Tuning) and "vocabulary" not in model.lacks:
-        for own in splits.values():
-            refuse_long((one.place or one.id for one in own), map(len, model.cut(own)), model.window)
-    documents = [document for own in splits.values() for document in own]
+    if "vocabulary" not in model.lacks:
+        learning.refuse_over_window(splits, [chosen], model)
+    reads = bool(learning.layers_of(chosen, spec))
+    documents = [document for own in splits.values() for document in own] if reads else []
     for task in tasks:
         for own in splits.values():
             task.gold(own)

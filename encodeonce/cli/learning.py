@@ -141,12 +141,19 @@ def stored(
     start = begun_from(config)
     store = Store.open(config.store, spec)
     splits = parted(splits, tasks, model)
-    if any(isinstance(method, Tuning) and layers_of(method, spec) for method in methods):
-        for documents in splits.values():
-            refuse_long((one.place or one.id for one in documents), map(len, model.cut(documents)), model.window)
+    refuse_over_window(splits, methods, model)
     everything = [document for documents in splits.values() for document in documents] if reads else []
     encoded = steps.encode(store, everything, model, max_bytes=max_bytes)
     return Material(splits, tasks, spec, store, model, encoded, start)
+
+
+def refuse_over_window(
+    splits: Mapping[str, Sequence[Document]], methods: Sequence[MethodSettings], model: Pretrained
+) -> None:
+    """DataError for an item that is longer than the encoder's window, where one of the methods trains its blocks."""
+    if any(isinstance(method, Tuning) for method in methods):
+        for documents in splits.values():
+            refuse_long((one.place or one.id for one in documents), map(len, model.cut(documents)), model.window)
 
 
 def begun_from(config: "Config") -> Path | None:

@@ -99,8 +99,9 @@ def _times(found: "Forecast") -> str:
         [f"epoch, {name} on stored views", *_interval(one), _each(one, n_batches)]
         for name, one in seconds.cached.items()
     ]
-    shown = {depth: seconds.live[depth] for depth in sorted({1, min(2, max(seconds.live)), max(seconds.live)})}
-    names = [(_live_name(depth, max(seconds.live)), one) for depth, one in shown.items()]
+    deepest = max(seconds.live, default=0)
+    shown = {depth: one for depth, one in seconds.live.items() if depth in (1, 2, deepest)}
+    names = [(_live_name(depth, deepest), one) for depth, one in shown.items()]
     if seconds.attention is not None:
         names.insert(1, ("live_mix, 1 live block and the attention of the next", seconds.attention))
     if seconds.weighed not in [*seconds.cached.values(), *(one for _, one in names)]:
@@ -137,15 +138,12 @@ def _break_even(found: "Forecast") -> str:
     from .planning import LIVE_EPOCHS
 
     even = found.break_even
-    return "\n".join(
-        [
-            f"break-even of storing, for {found.method}",
-            f"  against fine-tuning, the same number of epochs      {_from(even['epochs'], 'epochs')}",
-            f"  against running the frozen encoder in every epoch   {_from(even['epochs_encoding_each'], 'epochs')}",
-            f"  against fine-tuning, {found.epochs} epochs cached and {LIVE_EPOCHS} live".ljust(54)
-            + _from(even["tasks"], "tasks"),
-        ]
-    )
+    lines = {"running the frozen encoder in every epoch": _from(even["epochs_encoding_each"], "epochs")}
+    if found.seconds.live:
+        lines["fine-tuning, the same number of epochs"] = _from(even["epochs"], "epochs")
+        lines[f"fine-tuning, {found.epochs} epochs cached and {LIVE_EPOCHS} live"] = _from(even["tasks"], "tasks")
+    told = [f"  against {what}".ljust(54) + when for what, when in lines.items()]
+    return "\n".join([f"break-even of storing, for {found.method}", *told])
 
 
 def _from(number: float | None, what: str) -> str:

@@ -62,7 +62,10 @@ class Timed:
         return list(dict.fromkeys([*self.live.values(), *more]))
 
     def by_depth(self, epochs: Mapping[Tuning, Estimate]) -> dict[int, Estimate]:
-        """An epoch by the number of live blocks; of a number that was not timed, on the line between its neighbours."""
+        """An epoch by the number of live blocks; of a number that was not timed, on the line between its neighbours.
+        None of nothing."""
+        if not epochs:
+            return {}
         timed = {depth: epochs[tuning] for depth, tuning in self.live.items()}
         return {depth: _between(timed, depth) for depth in range(1, max(timed) + 1)}
 
@@ -91,7 +94,7 @@ def _live(config: "Config", own: Variant | Tuning, spec: Spec) -> dict[int, Tuni
         mix = mine
         depths.add(len(mine.plan(spec).blocks))
     else:
-        mix = _settings(config, "live_mix", "live", "attention_only")
+        mix = replace(_settings(config, "live_mix", "live", "blocks", "attention_only"), live=min(2, all_))
     chosen = mix.plan(spec).blocks
     found = {
         depth: mix if len(chosen) == depth else replace(mix, live=depth, blocks=(), attention_only=())

@@ -29,6 +29,7 @@ from ..encoders.checkpoint import label
 from ..encoders.encode import jobs_of
 from ..encoders.pretrained import Pretrained
 from ..methods.aggregate import Variant
+from ..methods.finetune import Tuning
 from ..report.results import surroundings
 from ..serve.methods import check
 from ..store import Store, estimate
@@ -90,11 +91,11 @@ class Size:
 class Seconds:
     """Wall seconds on this machine. `encode` is one pass over everything, `encode_missing` over what is not stored;
     both are without `load` (tokenizer and encoder) and `cut` (words to pieces). `cached` is an epoch of each method,
-    `live` one by the number of live blocks, from one on the mix of stored views (`live_mix`) to all (`finetune`),
-    `attention` one of a whole block and the attention of the next (None: cannot be had), and `weighed` one of the
-    method that is compared with fine-tuning; each trains all tasks. Fine-tuning has so many `trunks`: one a task, or
-    one that they share. `live_left_out` training items are longer than the window, and live blocks refuse them.
-    `calibration` is what measuring all this took.
+    `live` one by the number of live blocks, from one on the mix of stored views (`live_mix`) to all (`finetune`), none
+    where every training item is longer than the window; `attention` one of a whole block and the attention of the next
+    (None: cannot be had), and `weighed` one of the method that is compared with fine-tuning; each trains all tasks.
+    Fine-tuning has so many `trunks`: one a task, or one that they share. `live_left_out` training items are longer than
+    the window, and live blocks refuse them. `calibration` is what measuring all this took.
     """
 
     load: float
@@ -333,8 +334,13 @@ class _Epochs:
         cached, each = {}, CACHED * budget / len(timed.variants)
         for name, variant in timed.variants.items():
             cached[name] = rehearsal.cached(variant, each, order).times(rehearsal.n_batches)
-        tuned, left_out = rehearsal.live(model, timed.tunings, LIVE * budget, order)
-        attention = tuned[timed.attention] if timed.attention else None
+        over = bool((rehearsal.items.lengths > model.window).all())
+        if over and timed.tuning is None:  # nothing that is asked for trains a block
+            tuned: dict[Tuning, Estimate] = {}
+            left_out = rehearsal.items.total
+        else:
+            tuned, left_out = rehearsal.live(model, timed.tunings, LIVE * budget, order)
+        attention = tuned.get(timed.attention) if timed.attention else None
         weighed = tuned[timed.tuning] if timed.tuning else cached[timed.weighed.method]
         trunks = 1 if timed.live[model.n_blocks].shared else len(rehearsal.tasks)
         return cls(cached, timed.by_depth(tuned), attention, weighed, trunks, left_out)
@@ -359,7 +365,7 @@ def _seconds(counted: _Counted, stored: _Stored, encoded: Encoded, epochs: _Epoc
 
 def _break_even(facts: Facts, encode: float, n_tasks: int) -> dict[str, float | None]:
     """Epochs of all tasks, and single tasks: one has its share of what all of them take."""
-    tuned = facts.live[max(facts.live)]
+    tuned = facts.live[max(facts.live)] if facts.live else 0.0  # nothing costs less
     cached, live = facts.epochs * facts.cached / n_tasks, facts.live_epochs * tuned / n_tasks
     return {
         "epochs": break_even(facts.first, facts.cached, tuned),

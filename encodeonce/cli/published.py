@@ -20,12 +20,13 @@ __all__ = ["published", "strangers"]
 def published(path: Path, table: str | None = None) -> Paper:
     """The values. DataError where the file is neither YAML nor JSON, ConfigError where it holds something else."""
     values = _plain(path)
-    if isinstance(values, dict) and "tables" in values:
-        names = list(values["tables"])
+    if isinstance(values, dict) and isinstance(values.get("tables"), dict):
+        tables = {str(name): own for name, own in values["tables"].items()}
+        names = list(tables)
         if table not in names:
             hint = nearest(table, names) if table else ""
             raise ConfigError(f"{path} holds several tables: choose one with --paper-table {'|'.join(names)}.{hint}")
-        values = values["tables"][table]
+        values = tables[table]
     elif table is not None:
         raise ConfigError(f"{path} holds one table only, without a name: leave --paper-table out.")
     try:

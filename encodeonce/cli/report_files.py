@@ -16,12 +16,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import RunError
+from ..corpus import format_of
+from ..corpus.questions.questions import passages_beside
+from ..errors import DataError, RunError
 from ..report.results import ResultsRow, apart, append_rows, read_rows, surroundings, without, write_rows
 from ..tasks import Task
 from ..train.atomic import json_bytes, write_bytes
@@ -117,11 +120,16 @@ class ReportFiles:
     def _same_data(self, write: bool) -> None:
         config, data = self.config, self.config.data
         named = [(f"data.{split}", name) for split in ("train", "dev", "test") for name in getattr(data, split)]
-        named += [("data.passages", data.passages)] if data.passages else []
+        passages = [data.passages] if data.passages else _looked_up([name for _, name in named], data.format)
+        named += [("data.passages", str(name)) for name in passages]
         named += [("start", str(Path(config.start) / "model.safetensors"))] if config.start else []
-        self._same(
-            {f"{key} {os.path.relpath(name, self.folder)}": _sha256(Path(name)) for key, name in named}, READ, write
-        )
+        found: dict[str, str] = {}
+        for key, name in named:
+            own = f"{key} {os.path.relpath(name, self.folder)}"
+            while own in found:  # the same file once more
+                own += " again"
+            found[own] = _sha256(Path(name))
+        self._same(found, READ, write)
 
     def same_encoder(self, spec: Spec, write: bool = True) -> None:
         """Keep what the encoder's files hold, or compare it. After `agree`."""
@@ -201,10 +209,10 @@ class ReportFiles:
         if rows := [row for row in self.rows(tried.file) if apart(row).cell[:7] in wanted]:
             self.append(result, rows)
 
-    def set_aside(self, contender: Contender, chosen: Mapping[str, str]) -> None:
+    def set_aside(self, contender: Contender, chosen: Mapping[str, str], others: Collection[tuple[str, str]]) -> None:
         """Rows of values that a wider grid no longer chooses go to `grid.jsonl`: results hold one choice a task.
 
-        `chosen` is task -> variant.
+        `chosen` is task -> variant; `others` are methods and variants that stand in the table by another name.
         """
         path, tried = self.folder / RESULTS, [SHORT.get(key, key) for key in contender.grid]
         kept: list[ResultsRow] = []
@@ -212,7 +220,8 @@ class ReportFiles:
         for row in read_rows(path):
             now_ = chosen.get(row.task)
             then = apart(row).variant
-            mine = row.method == contender.method and now_ is not None and then != now_
+            mine = row.method == contender.method and (row.method, then) not in others
+            mine = mine and now_ is not None and then != now_
             stale = mine and without(then, tried) == without(now_ or "", tried)
             (moved if stale else kept).append(row)
         there = {apart(row).cell for row in read_rows(self.folder / GRID)}
@@ -226,7 +235,7 @@ class ReportFiles:
         if not report.asked:
             return
         told = self._told()
-        before = told.setdefault(_place(), {}).setdefault(material.spec.dtype, {"written": 0, "seconds": 0.0})
+        before = told.setdefault(_place(), {}).setdefault(_pass(material.spec), {"written": 0, "seconds": 0.0})
         if report.written and not report.hits:  # of all items, again where a store was lost
             before |= {"written": report.written, "seconds": material.encoded.seconds}
         elif report.written:
@@ -235,9 +244,9 @@ class ReportFiles:
         before["items"] = report.asked - report.duplicates
         write_bytes(self.folder / "encode.json", json_bytes(told))
 
-    def encode_seconds(self, dtype: str) -> float | None:
+    def encode_seconds(self, spec: Spec) -> float | None:
         """What encoding all items took here; None where some were in the store before, or came from elsewhere."""
-        told = self._told().get(_place(), {}).get(dtype)
+        told = self._told().get(_place(), {}).get(_pass(spec))
         return float(told["seconds"]) if told is not None and told["written"] == told["items"] else None
 
     def pass_seconds(self, split: str, layers: Sequence[int], measure: Callable[[], float]) -> float | None:
@@ -254,6 +263,11 @@ class ReportFiles:
 
     def _told(self) -> dict[str, Any]:
         return _object(self.folder / "encode.json")
+
+
+def _pass(spec: Spec) -> str:
+    """What a pass stores: its number type and views."""
+    return f"{spec.dtype} {' '.join(map(str, spec.layers))}"
 
 
 def _place() -> str:
@@ -279,16 +293,26 @@ def _object(path: Path) -> dict[str, Any]:
     return values
 
 
+def _looked_up(files: Sequence[str], format: str | None) -> list[Path]:
+    """Where questions look up passages by themselves."""
+    asked = [name for name in files if Path(name).is_file() and format_of(name, format).name == "questions"]
+    return list(dict.fromkeys(found for name in asked if (found := passages_beside(name)) is not None))
+
+
 def _sha256(path: Path) -> str:
-    """Of what a file holds, be it compressed; of a folder the names and contents of its files."""
+    """Of what a file holds, be it compressed; of a folder the names and contents of its files. DataError for one that
+    was cut or damaged."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
         told = [f"{file.relative_to(path).as_posix()} {_sha256(file)}" for file in files]
         return hashlib.sha256("\n".join(told).encode()).hexdigest()
     digest = hashlib.sha256()
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
+        raise DataError(f"{path} is a damaged gzip file: {problem}.") from None
     return digest.hexdigest()
 
 

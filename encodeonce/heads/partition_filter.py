@@ -79,7 +79,7 @@ class PartitionFilterNetwork(Head):
     longer ones are left out (None: there is no limit). `dropout` is the rate at the input and in the tables. `prior` is
     the probability that every cell starts at. The paper's start at about one half (0.5 does so too), and then hundreds
     of steps teach nothing but that entities and relations are rare.
-    ConfigError where types are missing or repeat.
+    ConfigError where types are missing or repeat, or a setting is out of range.
     """
 
     def __init__(
@@ -102,6 +102,10 @@ class PartitionFilterNetwork(Head):
                 raise ConfigError(f"the network needs at least one {kind} type and each once; {seen}.")
         if longest is not None and longest < 1:
             raise ConfigError(f"longest={longest} must be at least 1 word, or None for no limit.")
+        if hidden < 1:
+            raise ConfigError(f"hidden={hidden}, the filter's width, must be at least 1.")
+        if not 0 <= dropconnect < 1:
+            raise ConfigError(f"dropconnect={dropconnect} is a rate: it must lie between 0 and 1, 1 excluded.")
         if not 0 < prior < 1:
             raise ConfigError(f"prior={prior} is a probability: it must lie between 0 and 1, both excluded.")
         self.labels, self.relations, self.longest = tuple(labels), tuple(relations), longest

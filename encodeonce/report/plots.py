@@ -238,8 +238,13 @@ def drawable(path: Path) -> None:
 
 
 def saved(figure: "Figure", path: Path) -> Path:
-    """Written on white; folders are made."""
+    """Written on white; folders are made. What is written in it is never read as a formula, whatever a label holds."""
+    from matplotlib.text import Text
+
     drawable(path)
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and "$" in text.get_text():
+            text.set_parse_math(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, facecolor="white")
     return path

@@ -19,6 +19,7 @@ from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, EncoderError, RunError
 from ..train.atomic import json_bytes, write_bytes
+from ..train.checkpoint import of_module
 from ..types import Spec
 
 __all__ = [
@@ -150,8 +151,7 @@ def take(folder: Path, methods: Collection[str]) -> tuple[dict[str, Any], dict[s
 def fill_modules(modules: Mapping[str, nn.Module], weights: Mapping[str, Tensor]) -> None:
     """Give every module its weights; RuntimeError as `load_state_dict` does where they are others."""
     for name, module in modules.items():
-        prefix = f"{name}/"
-        module.load_state_dict({key.removeprefix(prefix): t for key, t in weights.items() if key.startswith(prefix)})
+        module.load_state_dict(of_module(weights, name))
 
 
 def place_of(folder: Path, part: str, recorded: str, given: str | None = None) -> str:

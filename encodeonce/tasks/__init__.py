@@ -147,7 +147,7 @@ def in_parts(
     return first
 
 
-def named(name: str, **options: Any) -> Task:
+def named(name: str, /, **options: Any) -> Task:
     """A task by name: "ner", "chunk", a column ("upos", "deprel", any other) or an attribute of FEATS ("feats:Number"),
     "classification", "regression", "multilabel", "answer_spans", "ranking", or a data set's name (`_presets`).
 
@@ -163,7 +163,7 @@ def named(name: str, **options: Any) -> Task:
         kind, options = "tagging", {"column": name, **options}
     cls = resolve("tasks", kind)
     options = checked_options(cls, name, options)
-    if "called" in {field.name for field in fields(cls)}:
+    if name != kind and "called" in {field.name for field in fields(cls)}:
         options["called"] = name
     task = cls(**options)
     assert isinstance(task, Task)

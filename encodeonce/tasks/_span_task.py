@@ -27,18 +27,20 @@ class SpanTask(Task):
     scheme: str = "IOB2"
     source: str = ""
     constrained: bool = False
+    called: str = ""
     labels: tuple[str, ...] = ()
     detected: bool = False
 
-    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "detected")
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "detected", "called")
     kind: ClassVar[str]
     """The file that `from_json` finds it by."""
-    called: ClassVar[str]
-    """Its name in settings."""
+    usual: ClassVar[str]
+    """Its name in settings where it is given no other."""
     head: ClassVar[str] = "span_tagger"
     metric: ClassVar[str] = "f1_lenient"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "called", self.called or self.usual)
         check_piece(self.piece)
         _ = self._tags  # refuses a scheme that does not exist
 
@@ -82,7 +84,7 @@ class SpanTask(Task):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        fields = ("column", "piece", "scheme", "source", "constrained", "detected")
+        fields = ("column", "piece", "scheme", "source", "constrained", "called", "detected")
         return {"kind": self.kind, **{name: getattr(self, name) for name in fields}, "labels": list(self.labels)}
 
     @cached_property

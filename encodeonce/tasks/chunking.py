@@ -15,4 +15,4 @@ class Chunking(SpanTask):
     piece: str = "last"
 
     kind: ClassVar[str] = "chunking"
-    called: ClassVar[str] = "chunk"
+    usual: ClassVar[str] = "chunk"

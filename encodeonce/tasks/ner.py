@@ -15,4 +15,4 @@ class NER(SpanTask):
     piece: str = "first"
 
     kind: ClassVar[str] = "ner"
-    called: ClassVar[str] = "ner"
+    usual: ClassVar[str] = "ner"

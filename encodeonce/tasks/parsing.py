@@ -42,8 +42,10 @@ class Parsing(Task):
     lstm_dropout: float = 0.33
     token_dropout: float = 0.33
     mask_self: bool = True
+    called: str = "parsing"
     labels: tuple[str, ...] = ()
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "called")
     head: ClassVar[str] = "biaffine"
     metric: ClassVar[str] = "las"
 
@@ -59,12 +61,12 @@ class Parsing(Task):
     @property
     def name(self) -> str:
         """As in settings."""
-        return "parsing"
+        return self.called
 
     @property
     def head_options(self) -> dict[str, Any]:
         """The parser's settings."""
-        names = [field.name for field in fields(self) if field.name not in ("piece", "labels")]
+        names = [field.name for field in fields(self) if field.name not in ("piece", *self.LEARNED)]
         return {name: getattr(self, name) for name in names}
 
     def learn(self, documents: Sequence[Document]) -> "Parsing":
@@ -113,7 +115,8 @@ class Parsing(Task):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {"kind": "parsing", "piece": self.piece, **self.head_options, "labels": list(self.labels)}
+        plain = {"piece": self.piece, **self.head_options, "called": self.called}
+        return {"kind": "parsing", **plain, "labels": list(self.labels)}
 
     @cached_property
     def _ids(self) -> dict[str, int]:

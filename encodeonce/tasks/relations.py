@@ -39,11 +39,12 @@ class Relations(Task):
     hidden: int = 300
     dropconnect: float = 0.1
     prior: float = 0.01
+    called: str = "relations"
     labels: tuple[str, ...] = ()
     relations: tuple[str, ...] = ()
     longest: int = 0
 
-    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "relations", "longest")
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "relations", "longest", "called")
     head: ClassVar[str] = "partition_filter"
     metric: ClassVar[str] = METRIC
 
@@ -54,7 +55,7 @@ class Relations(Task):
     @property
     def name(self) -> str:
         """As in settings."""
-        return "relations"
+        return self.called
 
     @property
     def head_options(self) -> dict[str, Any]:
@@ -131,7 +132,7 @@ class Relations(Task):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        fields = ("piece", "head_words", "hidden", "dropconnect", "prior", "longest")
+        fields = ("piece", "head_words", "hidden", "dropconnect", "prior", "called", "longest")
         plain = {name: getattr(self, name) for name in fields}
         return {"kind": "relations", **plain, "labels": list(self.labels), "relations": list(self.relations)}
 

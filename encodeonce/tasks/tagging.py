@@ -28,20 +28,23 @@ class Tagging(Task):
 
     column: str = "upos"
     piece: str = "last"
+    called: str = ""
     labels: tuple[str, ...] = ()
 
+    LEARNED: ClassVar[tuple[str, ...]] = ("labels", "called")
     head: ClassVar[str] = "tagger"
     metric: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "called", self.called or self.column)
         check_piece(self.piece)
         if self.column.startswith("feats:") and not self.column.removeprefix("feats:"):
             raise ConfigError("column='feats:' names no attribute. Write for example 'feats:Number'.")
 
     @property
     def name(self) -> str:
-        """The column."""
-        return self.column
+        """As in settings; the column where it is given no other."""
+        return self.called
 
     @property
     def head_options(self) -> dict[str, Any]:
@@ -66,7 +69,8 @@ class Tagging(Task):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {"kind": "tagging", "column": self.column, "piece": self.piece, "labels": list(self.labels)}
+        fields = ("column", "piece", "called")
+        return {"kind": "tagging", **{name: getattr(self, name) for name in fields}, "labels": list(self.labels)}
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..errors import RunError
 from .atomic import json_bytes, write_bytes
 
-__all__ = ["Checkpoint", "differences"]
+__all__ = ["Checkpoint", "differences", "of_module"]
 
 FORMAT = 2
 
@@ -74,6 +74,12 @@ class Checkpoint:
             return cls(state["origin"], state["values"], tensors_of(content))
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             raise RunError(f"the checkpoint {path} cannot be read: {problem!r}. {again}") from None
+
+
+def of_module(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """The tensors named NAME/PARAMETER, by parameter. Names may hold a slash, parameters do not."""
+    parts = ((key.rpartition("/"), tensor) for key, tensor in tensors.items())
+    return {parameter: tensor for (owner, _, parameter), tensor in parts if owner == name}
 
 
 def differences(then: Any, now: Any, name: str = "") -> list[str]:

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from ..errors import ConfigError, DataError, RunError
 from . import Described, Scorer, Serialised, SplitExamples, Traced, Trainee, TwoLevel
 from .batches import epoch, n_batches
-from .checkpoint import Checkpoint, differences
+from .checkpoint import Checkpoint, differences, of_module
 from .evaluate import evaluate
 from .log import RunLog
 from .optim import count_parameters, groups_of, moments_of, optimiser_and_schedule, state_of, total_steps
@@ -314,6 +314,7 @@ class _Loop:
         return {
             "settings": settings,
             "method": dict(self.method.described()) if isinstance(self.method, Described) else None,
+            "order": list(self.modules),  # parameters have their moments by number
             "train": self.train.fingerprint(),
             "dev": self.dev.fingerprint() if self.dev is not None else None,
             "metrics": {name: scorer.metric for name, scorer in self.scorers.items()} if self.dev is not None else {},
@@ -364,6 +365,7 @@ class _Loop:
             return
         now_ = self.origin()
         later = {name: now_[name] for name in ("metrics", "scorers")}  # older checkpoints say none
+        later["order"] = list(found.origin.get("parameters", ()))
         changed = differences({**later, **found.origin}, now_)
         if changed:
             more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
@@ -375,8 +377,8 @@ class _Loop:
         self.at = _Progress(**values["progress"])
         self.order.bit_generator.state = self.at.order if self.at.batch else values["order_now"]
         for name, module in self.modules.items():
-            module.load_state_dict(_under(found.tensors, f"model/{name}/"))
-            if best := _under(found.tensors, f"best/{name}/"):
+            module.load_state_dict(of_module(found.tensors, f"model/{name}"))
+            if best := of_module(found.tensors, f"best/{name}"):
                 self.best_weights[name] = best
         moments = state_of(_under(found.tensors, "optimiser/"))
         groups = [{**group, **_pairs(group)} for group in values["groups"]]

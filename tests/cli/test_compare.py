@@ -165,8 +165,8 @@ def test_finished_cells_are_never_computed_again(
     assert (tmp_path / "rep" / "encode.json").read_bytes() == told
     run("compare", config, "-o", "rep", *ARGS, "-m", "fusion")
     (first,), (again,) = (json.loads(one).values() for one in (told, (tmp_path / "rep" / "encode.json").read_bytes()))
-    anew = again["fp16"]
-    assert anew["written"] == anew["items"] == first["fp16"]["items"]
+    anew = again["fp16 0 1 2"]
+    assert anew["written"] == anew["items"] == first["fp16 0 1 2"]["items"]
     assert {row.encode_s for row in read_rows(path) if row.method == "fusion"} == {anew["seconds"]}
 
 

@@ -6,12 +6,14 @@ from typing import Any
 import click
 import pytest
 
+from encodeonce.cli.cells import grouped
 from encodeonce.cli.compare import _seeds
 from encodeonce.cli.config import parse
 from encodeonce.cli.contenders import SEEDS, contender, contenders, say_unused, seeds_of
 from encodeonce.errors import ConfigError
 from encodeonce.methods.aggregate import Variant
 from encodeonce.methods.finetune import ENCODER_RATES, Tuning
+from encodeonce.tasks import named
 
 VALUES: dict[str, Any] = {
     "encoder": "e",
@@ -95,6 +97,11 @@ def test_seeds_are_a_number_of_them_or_the_seeds() -> None:
         ("linear", {"grid": {"live": [1]}}, r"linear has no use for 'live'"),
         ("linear", {"grid": {"seed": [1]}}, r"linear has no use for 'seed'"),
         ("linear", {"grid": {"dropout": []}}, r"dropout = \[\] tries nothing"),
+        ("linear", {"grid": {"dropout": ["much"]}}, r"\[methods\.linear\.grid\]: dropout = 'much'"),
+        ("linear", {"grid": {"learning_rate": [1e-3, 0]}}, r"\[methods\.linear\.grid\]: learning_rate = 0"),
+        ("live_mix", {"grid": {"live": [1.5, 2]}}, r"\[methods\.live_mix\.grid\]: live = 1\.5"),
+        ("live_mix", {"grid": {"blocks": [0, 1]}}, r"\[methods\.live_mix\.grid\]: blocks = 0"),
+        ("live_mix", {"grid": {"shared": [False, True]}}, r"shared says which tasks are trained together"),
         ("top1", {"finetune": {"blocks": [1]}}, r"blocks=\[1\] is a setting of live_mix"),
         (
             "frozen",
@@ -113,6 +120,15 @@ def test_what_a_method_cannot_have_is_refused(name: str, section: dict[str, Any]
     config = parse({"encoder": "e", "methods": {} if section is None else {name: section}}, "here")
     with pytest.raises(ConfigError, match=message):
         contender(config, name)
+
+
+def test_lists_and_numbers_in_words_can_be_tried() -> None:
+    section = {"grid": {"attention_only": [[-1], []], "key_width": [16.0, "32"]}}
+    tried = contender(parse({"encoder": "e", "methods": {"live_mix": section}}, "here"), "live_mix")
+    assert tried.grid == {"attention_only": [(-1,), ()], "key_width": [16, 32]}
+    assert len(tried.possible) == 4
+    points = {named("upos"): {"attention_only": (-1,)}, named("xpos"): {"attention_only": (-1,)}}
+    assert grouped(points) == [({"attention_only": (-1,)}, tuple(points))]
 
 
 @pytest.mark.parametrize(

@@ -367,3 +367,23 @@ def test_answers_are_found_in_passages_and_written_as_they_stand_there(run: Run,
         for answer, start in zip(row["answers"], row["answer_starts"], strict=True)
     )
     assert sum([row["answers"], row["answer_starts"]] == row["gold"] for row in answers) >= 11
+
+
+def test_a_number_in_a_table_is_the_number_in_json(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Also where training's numbers differ from the tenth digit on only."""
+    rows = [{"text": text, "value": 1_700_000_000 + n} for n, text in enumerate(["the cat", "a dog", "the tree"] * 3)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "numbers.toml").write_text(
+        f'encoder = "{tiny}"\ntasks = ["value"]\nmethod = "linear"\n[data]\ntrain = "train.jsonl"\n'
+        '[task.value]\nkind = "regression"\ncolumn = "value"\n[train]\nnum_train_epochs = 1\n'
+    )
+    run("train", "numbers.toml", "-o", "run")
+    (tmp_path / "new.csv").write_text("text,value\nthe dog,\na tree,\n")
+    run("predict", "run", "new.csv", "-o", "out.csv")
+    with (tmp_path / "out.csv").open() as file:
+        found = [float(row["value"]) for row in csv.DictReader(file)]
+    assert len(set(found)) == 2
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in ("the dog", "a tree")))
+    run("predict", "run", "new.jsonl", "-o", "new-out.jsonl")
+    lines = (tmp_path / "new-out.jsonl").read_text().splitlines()
+    assert found == [json.loads(line)["value"] for line in lines]

@@ -126,6 +126,13 @@ def test_items_that_live_blocks_cannot_be_given_are_refused_as_training_refuses_
     assert "62 pieces, but the encoder's blocks can be given 32 at once" in real
 
 
+def test_what_reads_no_store_stores_nothing(run: Run, config: Path) -> None:
+    some = ("train", config, "--dry-run", "--json")
+    assert json.loads(run(*some, "--set", "method=finetune").stdout)["store"]["missing"] == 0
+    for method in ("lora", "linear"):
+        assert json.loads(run(*some, "--set", f"method={method}").stdout)["store"]["missing"] > 0
+
+
 PAPER = Path(__file__).parents[2] / "experiments" / "structures" / "paper"
 FAMILIES = {"bert": "BertConfig", "roberta": "RobertaConfig", "gpt2": "GPT2Config"}
 CELLS = [

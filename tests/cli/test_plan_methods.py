@@ -116,10 +116,10 @@ def test_numbers_of_blocks_between_lie_on_the_line() -> None:
 
 
 def deeper(tiny: Path, folder: Path, kind: str, **options: int) -> Path:
-    """An encoder of 3 blocks beside the tokenizer of the tiny one."""
+    """An encoder of 3 blocks, or as the options have it, beside the tokenizer of the tiny one."""
     shutil.copytree(tiny, folder)
     settings = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 32}
-    config = getattr(transformers, f"{kind}Config")(vocab_size=200, num_hidden_layers=3, **settings, **options)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=200, **{"num_hidden_layers": 3, **settings, **options})
     getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
     return folder
 
@@ -145,4 +145,25 @@ def test_blocks_that_run_again_have_no_half_and_are_refused_one_before_anything_
         refused = run(*command, *albert, *half, code=1).stderr
         assert "attention_only=[1]: " in refused
         assert "live blocks [0, 1] are attention alone all of them or none" in refused
-    assert not (tmp_path / "states").exists() or not any((tmp_path / "states").glob("*.bin"))
+    assert not list((tmp_path / "states").glob("*.safetensors"))
+
+
+def test_a_config_that_trains_can_be_planned(run: Run, config: Path, tiny: Path, tmp_path: Path) -> None:
+    """With items that no live block can be given, over an encoder of one block, beside settings of another method."""
+    (tmp_path / "long.jsonl").write_text(json.dumps({"words": ["cats"] * 60, "upos": ["NOUN"] * 60}) + "\n")
+    long = ("--set", "data.train=long.jsonl", "--set", 'tasks=["upos"]', "--budget-seconds", "0.1")
+    found = json.loads(run("plan", config, *long, "--json").stdout)
+    assert (found["seconds"]["live"], found["seconds"]["attention"], found["seconds"]["live_left_out"]) == ({}, None, 1)
+    assert (found["break_even"]["epochs"], found["break_even"]["tasks"]) == (None, None)
+    said = {one["choice"]: one["value"] for one in found["advice"]}
+    assert (said["store"], said["live"]) == ("yes", "0")
+    text = run("plan", config, *long).stdout
+    assert "live blocks refuse 1 training items" in text
+    assert "against fine-tuning" not in text
+    assert "longer than 32 pieces" in run("plan", config, *long, "--set", "method=top1", code=1).stderr
+
+    low = deeper(tiny, tmp_path / "low", "Bert", num_hidden_layers=1)
+    short = ("--budget-seconds", "0.1", "--json")
+    one = json.loads(run("plan", config, *short, "--set", f"encoder={low}").stdout)["seconds"]
+    assert (list(one["live"]), one["attention"]) == (["1"], None)
+    run("plan", config, *short, "--set", "finetune.blocks=[7]")

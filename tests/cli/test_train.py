@@ -19,6 +19,7 @@ from encodeonce.cli.predict import _with_feature
 from encodeonce.corpus import read
 from encodeonce.serve.bundle import load as load_run
 from encodeonce.store.claim import Claim
+from encodeonce.train.checkpoint import Checkpoint
 from encodeonce.types import Document
 
 from .conftest import Run
@@ -76,6 +77,40 @@ def test_a_run_of_other_settings_is_not_continued(run: Run, trained: Path) -> No
     assert "started differently" in wrong.stderr
 
 
+def test_a_run_is_not_continued_with_its_tasks_in_another_order(
+    run: Run, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the optimiser keeps of a parameter is known by its number: another task's would be taken for it."""
+    real = Checkpoint.save
+
+    def stopped(checkpoint: Checkpoint, folder: Path) -> None:
+        real(checkpoint, folder)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", stopped)
+        run("train", config, "-o", "run", "--set", 'tasks=["upos", "xpos"]', code=1)
+    refused = run("train", config, "-o", "run", "--set", 'tasks=["xpos", "upos"]', code=1).stderr
+    assert "order: ['upos', 'xpos'] then, ['xpos', 'upos'] now" in refused
+    run("train", config, "-o", "run", "--set", 'tasks=["upos", "xpos"]')
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_a_task_may_have_any_name(run: Run, tiny: Path, tmp_path: Path, shared: str) -> None:
+    """Names that a module's parts cannot have, and one that begins another."""
+    names = ("type", "a.b", "a", "a/b")
+    rows = [{"text": text, **dict.fromkeys(names, text[:3])} for text in ("the cat", "a dog", "the tree", "a bird")]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tables = "".join(f'[task."{name}"]\nkind = "classification"\ncolumn = "{name}"\n' for name in names)
+    (tmp_path / "names.toml").write_text(
+        f'encoder = "{tiny}"\ntasks = {json.dumps(names)}\nmethod = "live_mix"\n[data]\ntrain = "train.jsonl"\n'
+        f"{tables}[finetune]\nshared = {shared}\nlive = 1\n[train]\nnum_train_epochs = 1\n"
+    )
+    run("train", "names.toml", "-o", "run")
+    rows = json.loads(run("evaluate", "run", "train.jsonl", "--json").stdout)
+    assert {row["task"] for row in rows} == set(names)
+
+
 def test_a_run_whose_training_has_not_ended_says_so(run: Run, trained: Path, tmp_path: Path) -> None:
     copied = shutil.copytree(trained / "run", tmp_path / "run")
     (copied / "config.json").unlink()
@@ -104,6 +139,7 @@ def test_a_moved_encoder_goes_on_and_another_is_named(run: Run, trained: Path, t
         ("tasks=upoz", "Did you mean 'upos'?"),
         ("task.ner.piece=last", "'ner' is not one of tasks"),
         ("train.learning_rate=-1", "greater than 0"),
+        ("task.upos.name=x", "task 'upos' has no setting 'name'"),
     ],
 )
 def test_wrong_settings_are_refused(run: Run, config: Path, tmp_path: Path, change: str, message: str) -> None:

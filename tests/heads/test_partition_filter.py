@@ -217,6 +217,9 @@ def test_settings_are_checked() -> None:
         PartitionFilterNetwork(WIDTH, ("P", "P"), RELATIONS)
     with pytest.raises(ConfigError, match="longest=0 must be at least 1 word"):
         PartitionFilterNetwork(WIDTH, TYPES, RELATIONS, 0)
+    for wrong in ({"hidden": 0}, {"hidden": -4}, {"dropconnect": 1.0}, {"dropconnect": -0.1}):
+        with pytest.raises(ConfigError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):
+            PartitionFilterNetwork(WIDTH, TYPES, RELATIONS, **wrong)
     with pytest.raises(ConfigError, match=r"prior=1\.0 is a probability"):
         PartitionFilterNetwork(WIDTH, TYPES, RELATIONS, prior=1.0)
 

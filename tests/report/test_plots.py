@@ -27,6 +27,14 @@ def test_heat_writes_a_picture(tmp_path: Path) -> None:
     assert is_png(heat([PANEL, PANEL], tmp_path / "new" / "heat.png", "title"))
 
 
+def test_a_label_is_no_formula(tmp_path: Path) -> None:
+    panel = Heat("$x_$", ["$x_$", "$a$b$"], [10, 2], [0, 1, 2], PANEL.weights)
+    assert is_png(heat([panel], tmp_path / "heat.png", "$y^$"))
+    scores = {"$t_$": {"frozen": Score((80.0,)), "$m^$": Score((81.0,))}}
+    assert is_png(improvement(scores, tmp_path / "gain.png", title="$y^$"))
+    assert is_png(cost(scores, {"$t_$": {"frozen": 1.0, "$m^$": 200.0}}, tmp_path / "cost.png", "$z_$"))
+
+
 def test_improvement_writes_a_picture(tmp_path: Path) -> None:
     assert is_png(improvement(SCORES, tmp_path / "gain.png"))
 

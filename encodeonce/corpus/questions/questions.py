@@ -48,13 +48,19 @@ def write(target: Target, questions: Iterable[Question]) -> None:
     write_text(target, written([_object(question) for question in questions], target))
 
 
+def passages_beside(path: str | Path) -> Path | None:
+    """The file where a file of questions looks its passages up when it is told of none."""
+    names = (Path(path).parent / f"passages.jsonl{ending}" for ending in (".gz", ""))
+    return next((name for name in names if name.exists()), None)
+
+
 def _beside(path: str | Path, passages: str | Path | Iterable[Passage] | None) -> Iterable[Passage]:
     if passages is None:
-        names = [Path(path).parent / f"passages.jsonl{ending}" for ending in (".gz", "")]
-        passages = next((name for name in names if name.exists()), None)
+        passages = passages_beside(path)
         if passages is None:
             raise DataError(
-                f"{path} names passages by id, and there is neither {names[1]} nor its .gz. Give passages=...."
+                f"{path} names passages by id, and there is neither {Path(path).parent / 'passages.jsonl'} nor its "
+                ".gz. Give passages=...."
             )
     return read_passages(passages) if isinstance(passages, (str, Path)) else passages
 

@@ -77,7 +77,7 @@ class Finetune(Multitask):
         """A task's part by its name; a shared trunk with all heads under all names, joined by "+"."""
         if not self.shared:
             return super().modules_of()
-        heads = nn.ModuleDict({name: self.part(name).head for name in self.names})
+        heads = nn.ModuleList(self.part(name).head for name in self.names)  # a name may hold what a module's may not
         return {"+".join(self.names): nn.ModuleDict({"trunk": self.part(self.names[0]).adapter, "heads": heads})}
 
     def tasks_of(self, name: str) -> tuple[str, ...]:
