@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encodeonce.corpus import read
+from encodeonce.corpus import format_of, read
 from encodeonce.corpus.taxonomy import (
     Taxonomy,
     map_categories,
@@ -162,6 +162,22 @@ def test_a_folder_of_texts_is_documents_with_its_folders_as_path(tmp_path: Path)
     (tmp_path / "x.txt").write_bytes(b"\xff")
     with pytest.raises(DataError, match=r"x.txt:1:1: byte 0xff is not UTF-8"):
         read(tmp_path)
+
+
+def test_hidden_folders_are_no_categories_and_their_texts_no_documents(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / ".kept" / "texts"
+    for name in ("tv/a.txt", "tv/.ipynb_checkpoints/a.txt", ".git/about.md", ".git/HEAD", ".draft.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("One.", encoding="utf-8")
+    assert [(d.id, path_of(d)) for d in read(folder)] == [("tv/a", ("tv",))]
+    assert f"{folder}: 3 hidden texts (a part of the path begins with a dot) are left out" in caplog.text
+    assert "are no texts" not in caplog.text
+    (folder / "tv/a.txt").unlink()
+    with pytest.raises(DataError, match=r"holds no text: .*; 3 hidden ones .* are not read"):
+        read(folder, format="folder")
+    assert format_of(folder).name == "hub"
 
 
 def test_pretrain_1_sentences(cases: Path) -> None:
