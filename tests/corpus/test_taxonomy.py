@@ -63,6 +63,7 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
     assert ("Computer Science", "Computer Science", "Robotics") in arxiv
     eurovoc = read_taxonomy(folder / "eurovoc_observed.tsv")
     assert max(map(len, eurovoc)) > 1
+    assert {("TRADE", "trade policy"), ("TRADE", "trade policy", "award of contract")} <= set(eurovoc)
     codes = read_codes(folder / "arxiv_categories.tsv")
     assert codes["cs.RO"] == ("Computer Science", "Computer Science", "Robotics")
     assert set(codes.values()) == set(arxiv)
@@ -89,6 +90,17 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
         ),
         ("m.tsv", "1\tA\t\n2\tB\t1\tC\n", r"m.tsv:2: more values"),
         ("n.txt", "A > B\n7 - A > > B\n", r"n.txt:2: '7 - A > > B' has a node without a name"),
+        (
+            "p.tsv",
+            "code\tlabel\tparent\n1\tA\t\n\n0002\tB\t1\n3\tC\t2\n",
+            r"p.tsv:5: '3' has the parent '2', and no row has this code",
+        ),
+        (
+            "r.tsv",
+            "code\tlabel\tparent\n1\tA\t\n2\tB\t4\n3\tC\t2\n4\tD\t3\n",
+            r"r.tsv:3: '2' has no root: its parents are '4', '3', '2', which go round",
+        ),
+        ("o.tsv", "code\tlabel\tparent\n1\tA\t1\n", r"o.tsv:2: '1' has no root: its parents are '1', which"),
         ("t.tsv", "x\ty\n1\t2\n", "it needs group, archive, name"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
