@@ -17,7 +17,9 @@ __all__ = ["analyse"]
 path_option: Decorator = click.option(
     "--path", "field", default="category_path", show_default=True, help="Field of their category path."
 )
-seed_option: Decorator = click.option("--seed", type=int, default=0, show_default=True, help="Of what is drawn.")
+seed_option: Decorator = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
+)
 pairs_options: Decorator = together(
     path_option,
     click.option(

@@ -244,3 +244,11 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(run: Run, tin
     refused = run("analyse", "weights", tiny, tiny, "-o", "change.jpig", code=1)
     assert "change.jpig: a picture ends in one of" in refused.stderr
     assert "Figure 2" in run("analyse", "weights", "--help").stdout
+
+
+@pytest.mark.parametrize("command", ["masking", "paragraphs", "windows"])
+def test_a_seed_below_zero_is_refused_as_an_option(run: Run, tiny: Path, tmp_path: Path, command: str) -> None:
+    articles(tmp_path / "articles.jsonl", 6)
+    encoders = (tiny, tiny) if command == "masking" else (tiny,)
+    refused = run("analyse", command, *encoders, "-d", "articles.jsonl", "--seed", "-1", code=2)
+    assert "-1 is not in the range x>=0" in refused.stderr
