@@ -1,6 +1,7 @@
 """`retrieve`: the three forms of questions, against scores and rankings computed one by one."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,21 @@ def test_blank_sentences_are_passed_over(tmp_path: Path) -> None:
     (own,) = read_ranking(lines(tmp_path / "q.jsonl", [{"question": "a", "sentences": sentences}])).questions
     assert [(part.id, part.text) for part in own.parts] == [("0", "a cat"), ("2", "a dog")]
     assert own.gold == ("2",)
+
+
+@pytest.mark.parametrize("answer", ["false", "true", "", 2, [1]])
+def test_a_mark_of_an_answer_is_true_or_false(tmp_path: Path, answer: object) -> None:
+    """The word "false" was taken as true."""
+    marks = [True, 1, False, 0, None]
+    sentences = [{"text": "a", "start": n, "end": n + 1, "answer": mark} for n, mark in enumerate(marks)]
+    sentences.append({"text": "b", "start": 9, "end": 10})
+    (own,) = read_ranking(lines(tmp_path / "q.jsonl", [{"question": "a", "sentences": sentences}])).questions
+    assert own.gold == ("0", "1")
+    sentences[5]["answer"] = answer
+    (tmp_path / "q.jsonl").write_text("\n" + json.dumps({"question": "a", "sentences": sentences}) + "\n")
+    said = re.escape(f"q.jsonl:2: sentence 6: 'answer' is {answer!r}; it must be true or false, or 1 or 0.")
+    with pytest.raises(DataError, match=said):
+        read_ranking(tmp_path / "q.jsonl")
 
 
 def test_exported_encoders_are_called_as_their_runs(run: Run, tiny: Path, tmp_path: Path) -> None:
