@@ -175,7 +175,8 @@ def masking(
     type=click.Choice(["paragraph", "sentence"]),
     default="paragraph",
     show_default=True,
-    help="What is compared; paragraphs stand between blank lines, or are lines.",
+    help="What is compared; paragraphs stand between blank lines, or are lines. Of documents that bring their own "
+    "sentences it is these.",
 )
 @result_options
 def paragraphs(

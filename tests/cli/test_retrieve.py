@@ -13,6 +13,7 @@ import torch
 from encodeonce.cli.retrieving import KEPT
 from encodeonce.corpus import read
 from encodeonce.corpus.asked import read_ranking
+from encodeonce.encoders.pooled import Pooled
 from encodeonce.errors import DataError
 from encodeonce.metrics.cuad import Clause, cuad
 from encodeonce.metrics.techqa import overlap_f1
@@ -114,6 +115,18 @@ def test_exported_encoders_are_called_as_their_runs(run: Run, tiny: Path, tmp_pa
     assert list(scores(run, questions, "one/encoder", "two/encoder", "-d", documents)) == ["BM25", "one", "two"]
     refused = run("retrieve", questions, "BM25/encoder", "-d", documents, code=1)
     assert "BM25/encoder is called 'BM25', as what it is set beside: rename its folder." in refused.stderr
+
+
+def test_an_encoder_that_is_not_there_is_said_before_any_encodes(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(Pooled, "encode", lambda self, items: done.append("encoded"))
+    documents = lines(tmp_path / "s.jsonl", [{"section_path": p.split(" > "), "text": t} for p, t in SECTIONS])
+    questions = lines(tmp_path / "q.jsonl", [{"question": "a dog", "section_path": ["a"]}])
+    refused = run("retrieve", questions, tiny, "nowhere", "-d", documents, code=1)
+    assert "nowhere" in refused.stderr
+    assert not done
 
 
 def test_sentences(run: Run, tiny: Path, tmp_path: Path) -> None:
