@@ -54,7 +54,14 @@ def predict(
     """
     from ..corpus import format_of, options_of, write
     from ..corpus.text import split
-    from .documents import answers_documents, refuse_other_ending, refuse_overwriting, refuse_pipe, write_answers
+    from .documents import (
+        answers_documents,
+        refuse_labels,
+        refuse_other_ending,
+        refuse_overwriting,
+        refuse_pipe,
+        write_answers,
+    )
     from .running import Reading, parts_of, predictor_of, read_for
 
     predictor = predictor_of(run, encoder, store)
@@ -79,6 +86,7 @@ def predict(
             _refuse_same_file(output, file)
     if whole:
         refuse_overwriting(tasks, columns or {})
+    refuse_labels(tasks, made, **reading)
     parts = parts_of(predictor, documents)
     found = iter(predictor.predict([part for own in parts for part in own], probabilities=probabilities))
     answers = [_joined(tasks, own, [next(found) for _ in own]) for own in parts]
