@@ -137,10 +137,57 @@ def test_a_killed_choice_goes_on_and_says_where_untouched_is_as_good(
     assert "a choice of objective that was made differently: budget: '300s' then, '400s' now" in more.stderr
     assert run("pretrain", path, "-o", "out", "--budget", "300s").output.count("chosen: masked") == 1
     shutil.rmtree("out/train/checkpoint")
+    whole = run("pretrain", path, "-o", "out", "--budget", "400s", code=1)
+    assert "budget: '300s' then, '400s' now" in whole.stderr, "its checkpoint may be removed once it is whole"
+    Path("out/report.json").unlink()
     more = run("pretrain", path, "-o", "out", "--budget", "400s", "--json")
     assert json.loads(more.stdout)["probe"]["budget"] == "400s", "until the first checkpoint"
     less = run("pretrain", path, "-o", "out", "--budget", "300s", code=1)
     assert "budget: '400s' then, '300s' now" in less.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("pooling=cls", "sentences.pooling: 'mean' then, 'cls' now"),
+        ("dtype=fp32", "dtype: 'fp16' then, 'fp32' now"),
+        ("compute=fp32", "compute: 'bf16x3' then, 'fp32' now"),
+        ("windows_of=tuples", "windows_of: 'all' then, 'tuples' now"),
+        ("token_documents=7", "token_documents: 8 then, 7 now"),
+        ("data.levels=1", "data.levels: 0 then, 1 now"),
+        ("sentence_encoder=OTHER", "sentences.weights: "),
+        ("train.logging_steps=7", ""),
+        ("store=elsewhere", ""),
+    ],
+)
+def test_trials_of_other_settings_are_not_gone_on_with(
+    run: Run,
+    with_head: Path,
+    tiny_masked: Path,
+    probed: Probed,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    said: str,
+) -> None:
+    """Scores of a trial were kept for another sentence encoder, pooling or stored type."""
+    asked: list[str] = []
+
+    def scores(self: TaskProbe, encoder: str) -> list[float]:
+        asked.append(encoder)
+        if len(asked) == 2:
+            raise RuntimeError("killed")
+        return [60.0, 61.0]
+
+    monkeypatch.setattr(TaskProbe, "scores", scores)
+    path = probed(with_head, "part = 0.2\nobjectives = ['both', 'triplet']")
+    given = ("pretrain", path, "-o", "out", "--budget", "0.0004TFLOP")
+    run(*given, code=1)
+    set_to = ("--set", change.replace("OTHER", str(tiny_masked)))
+    again = run(*given, *set_to, code=1 if said else 0)
+    if said:
+        assert "out holds a choice of objective that was made differently: " in again.stderr
+        assert said in again.stderr
+    assert len(asked) == (2 if said else 5)
 
 
 def test_a_run_of_a_named_objective_is_refused_before_anything_is_scored(
@@ -202,6 +249,7 @@ def test_a_budget_that_scoring_would_eat_up_is_refused_before_a_trial(
     assert "choosing took 201 s of the budget of 150 s" in done.stderr
     assert json.loads(done.stdout)["budget"] == "30.000000s"
     shutil.rmtree(tmp_path / "late/train")
+    (tmp_path / "late/report.json").unlink()
     slow[0], before = 0.0, clock[0]
     more = json.loads(run("pretrain", path, "-o", "late", "--budget", "400s", "--json").stdout)
     assert more["budget"] == "199.000000s", "more may be given once there is a choice, and nothing is tried again"
