@@ -27,16 +27,14 @@ from .config import Config, load
 from .contenders import SEEDS, contender
 from .pretrain_config import PretrainConfig, ProbeSection
 from .pretrain_costs import Budget
-from .pretrain_material import Material
+from .pretrain_material import Material, say_unread
 from .pretrain_origin import alone, begun, made_of
 from .pretraining import Job, Planned
 
-__all__ = ["PROBE", "TaskProbe", "gain", "pretrain_probed"]
+__all__ = ["TaskProbe", "gain", "pretrain_probed"]
 
 log = logging.getLogger("encodeonce")
 
-PROBE = "probe"
-"""The name of an objective that is still to be chosen."""
 OF_TOPICS = ("topic_levels", "topics", "n_topics", "min_documents", "min_children")
 TRIED = ("both", "masked", "combined")
 UNTOUCHED, TRAINED = "untouched", "trained"
@@ -115,6 +113,7 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
             "full = true: objective = 'probe' tries objectives over stored sentences; name the objective."
         )
     names, left_out = _tried(config)
+    say_unread(config, [Objective.named(name, **config.options) for name in names])
     probe = TaskProbe(config.probe)
     first = _first(config, names, folder)
     with alone(folder):

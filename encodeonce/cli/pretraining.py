@@ -36,7 +36,7 @@ from ..train.settings import Settings
 from ..types import Document
 from .pretrain_config import PretrainConfig
 from .pretrain_ledger import Ledger
-from .pretrain_material import Material, check, paths_of, prepare, sampled, topics_in, unread, within
+from .pretrain_material import Material, check, paths_of, prepare, sampled, say_unread, topics_in, within
 from .pretrain_origin import alone, holds, refuse_other
 from .pretrain_pace import Pace
 from .pretrain_scores import HeldOut, apart
@@ -378,8 +378,7 @@ def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     of something else, and where another process is at it.
     """
     job = Job(config, folder)
-    for name, value in unread(config, job.objective).items():
-        log.warning("%s = %r: this run does not read it", name, value)
+    say_unread(config, [job.objective])
     with alone(folder):
         return job.finished() or job.train(job.planned())
 

@@ -290,6 +290,18 @@ def test_what_is_refused(run: Run, with_head: Path, probed: Probed, changes: lis
     assert message in run("pretrain", probed(with_head), "-o", "out", *sets, code=1).stderr
 
 
+def test_settings_that_no_objective_reads_are_said(run: Run, with_head: Path, probed: Probed) -> None:
+    """Here windows are read by one of the two, and `far` and another rate by none."""
+    path = probed(with_head, "part = 0.2\nobjectives = ['both', 'combined']\nexamples = 8")
+    changes = ("options.far=0.5", "windows_per_batch=2", "train.inside_learning_rate=0.1")
+    given = ("pretrain", path, "-o", "out", "--budget", "1s", *(part for one in changes for part in ("--set", one)))
+    said = run(*given, "--set", "probe.part=0.000001", code=1).stderr
+    assert "options.far = 0.5: this run does not read it" in said
+    assert "train.inside_learning_rate = 0.1: this run does not read it" in said
+    assert "windows_per_batch" not in said
+    assert "probe." not in said.replace("probe.part", "")
+
+
 def test_a_task_without_dev_is_refused(run: Run, with_head: Path, probed: Probed, tmp_path: Path) -> None:
     path, task = probed(with_head), tmp_path / "task.toml"
     task.write_text("\n".join(line for line in task.read_text().splitlines() if not line.startswith("dev")))
