@@ -17,7 +17,9 @@ __all__ = ["analyse"]
 path_option: Decorator = click.option(
     "--path", "field", default="category_path", show_default=True, help="Field of their category path."
 )
-seed_option: Decorator = click.option("--seed", type=int, default=0, show_default=True, help="Of what is drawn.")
+seed_option: Decorator = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
+)
 pairs_options: Decorator = together(
     path_option,
     click.option(
@@ -173,7 +175,8 @@ def masking(
     type=click.Choice(["paragraph", "sentence"]),
     default="paragraph",
     show_default=True,
-    help="What is compared; paragraphs stand between blank lines, or are lines.",
+    help="What is compared; paragraphs stand between blank lines, or are lines. Of documents that bring their own "
+    "sentences it is these.",
 )
 @result_options
 def paragraphs(

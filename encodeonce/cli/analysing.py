@@ -63,9 +63,10 @@ def views_of(
     where its vectors have another width than an encoder's piece vectors."""
     chosen = _documents(documents, limit)
     groups = tuple(" > ".join(path_of(document, field)[:1]) for document in chosen)
-    rows = sentence_vectors(sentence_encoder, [d.sentences for d in chosen]) if sentence_encoder else []
+    named, source = beside(base, trained), Pooled(Pretrained(sentence_encoder)) if sentence_encoder else None
+    rows = [] if source is None else sentence_vectors(source, [d.sentences for d in chosen])
     vectors: dict[str, Vectors] = {}
-    for name, one in beside(base, trained).items():
+    for name, one in named.items():
         blocks = blocks_of(one)
         entered = int(blocks.stack.model.get_input_embeddings().weight.shape[1])
         if rows and rows[0].shape[1] != entered:
@@ -108,9 +109,8 @@ def blocks_of(one: Pretrained) -> LiveBlocks:
     return LiveBlocks(stack, range(stack.n_blocks), final=True, embeddings=True).eval()
 
 
-def sentence_vectors(name: str, parts: Sequence[Sequence[str]]) -> list[np.ndarray]:
+def sentence_vectors(source: Pooled, parts: Sequence[Sequence[str]]) -> list[np.ndarray]:
     """Of each document the vectors of its sentences (or whatever its parts are), [S E]; equal ones are encoded once."""
-    source = Pooled(Pretrained(name))
     cut = source.cut([Document(str(n), sentences=tuple(own)) for n, own in enumerate(parts)])
     rows = {i: views[-1] for i, views in source.encode(cut)}
     return [rows[i] for i in range(len(parts))]

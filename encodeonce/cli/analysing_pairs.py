@@ -5,7 +5,7 @@ Axes: Q pairs   R rows of a document   D width
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,6 +14,7 @@ from jaxtyping import Int
 
 from ..corpus.taxonomy import path_of
 from ..corpus.text import joined, paragraphs, with_sentences
+from ..encoders.pooled import Pooled
 from ..encoders.pretrained import Pretrained
 from ..errors import ConfigError, DataError
 from ..methods.fastdoc.analysis import paragraph_similarity, window_length
@@ -84,12 +85,13 @@ def paired(documents: Sequence[Document], field: str, levels: int, n: int, seed:
 
 
 def paragraph_scores(encoders: Sequence[str], pairs: Pairs, unit: str) -> Scores:
-    """Encoder -> scores of every paragraph (or sentence) of both documents."""
-    names = names_of(encoders)
+    """Encoder -> scores of every paragraph (or sentence) of both documents; of one that brought its sentences, of
+    these."""
+    sources = [Pooled(Pretrained(encoder)) for encoder in encoders]  # all are there before the first encodes
     parts = [_parts(document, unit) for document in pairs.documents]
     found = {}
-    for name, encoder in zip(names, encoders, strict=True):
-        rows = sentence_vectors(encoder, parts)
+    for name in names_of(encoders):
+        rows = sentence_vectors(sources.pop(0), parts)
         found[name] = pairs.scored(partial(_nearest, rows))
     return found
 
@@ -105,7 +107,7 @@ def window_lengths(
     seed: int,
 ) -> tuple[Scores, Pairs]:
     """ "pieces" and "sentences" -> one length a pair, of similar and dissimilar ones, and by chance of each."""
-    model = Pretrained(encoder, overlap=0)
+    model, source = Pretrained(encoder, overlap=0), Pooled(Pretrained(sentence_encoder or encoder))
     least, most = pieces or (1, model.window)
     if least > most:
         raise ConfigError(f"--pieces {least} {most}: the least comes first; write --pieces {most} {least}.")
@@ -122,7 +124,7 @@ def window_lengths(
     pairs = paired([document for document, _ in fit], field, levels, n, seed)
     table = model.stack().model.get_input_embeddings().weight.detach()
     by_piece = [table[torch.from_numpy(ids[d.key_in("sentence")].astype(np.int64))].numpy() for d in pairs.documents]
-    by_sentence = sentence_vectors(sentence_encoder or encoder, [d.sentences for d in pairs.documents])
+    by_sentence = sentence_vectors(source, [d.sentences for d in pairs.documents])
     found = {}
     for name, rows in (("pieces", by_piece), ("sentences", by_sentence)):
         own, chance = pairs.scored(partial(_apart, rows)), pairs.scored(partial(_by_chance, rows))
@@ -153,8 +155,9 @@ def above(by: dict[str, list[float]]) -> float:
 
 
 def _with_sentences(documents: Sequence[Document]) -> list[Document]:
-    """Those that have one, cut into them. DataError where there is none."""
-    kept = [document for document in with_sentences(documents) if document.sentences]
+    """Those that have one, cut into them; what brought its own has no other text. DataError where there is none."""
+    cut = zip(documents, with_sentences(documents), strict=True)
+    kept = [replace(one, text="") if document.sentences else one for document, one in cut if one.sentences]
     if not kept:
         raise DataError(f"none of {len(documents)} documents has a sentence, so there is nothing to compare.")
     return kept

@@ -138,12 +138,13 @@ def contenders(
 
 
 def seeds_of(wanted: int | Sequence[int]) -> tuple[int, ...]:
-    """So many seeds, `SEEDS` first, or the seeds themselves. ConfigError where there is none."""
+    """So many seeds, `SEEDS` first, or the seeds themselves. ConfigError where there is none, or one below 0."""
+    if min([wanted - 1] if isinstance(wanted, int) else wanted, default=-1) < 0:
+        raise ConfigError(
+            f"seeds = {wanted!r}: give at least one, as a number of seeds or as a list of them, 0 or more."
+        )
     following = (seed for seed in count(1) if seed not in SEEDS)
-    seeds = tuple(islice(chain(SEEDS, following), max(0, wanted))) if isinstance(wanted, int) else tuple(wanted)
-    if not seeds:
-        raise ConfigError(f"seeds = {wanted!r}: give at least one, as a number of seeds or as a list of them.")
-    return seeds
+    return tuple(islice(chain(SEEDS, following), wanted)) if isinstance(wanted, int) else tuple(wanted)
 
 
 def _refuse_unknown(method: str, known: Sequence[str], place: str = "") -> None:

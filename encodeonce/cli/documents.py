@@ -16,6 +16,7 @@ __all__ = [
     "answers_documents",
     "filled_by",
     "held_by_json",
+    "refuse_labels",
     "refuse_other_ending",
     "refuse_overwriting",
     "refuse_pipe",
@@ -137,6 +138,27 @@ def refuse_other_ending(output: Path, file: Path, kind: str, read_as: str) -> No
         f"--output {output}: {own} is the ending of {', '.join(claimed)}, and what is written {has}. Let it end in "
         f"{due}."
     )
+
+
+def refuse_labels(
+    tasks: Sequence["Task"], kind: str, *, separator: str | None = None, quoting: bool | None = None, **_: Any
+) -> None:
+    """ConfigError where a label of the tasks holds what divides cells or lines in a file of this kind, or labels in a
+    cell: before there are answers to be lost. `separator` and `quoting` are those of a table."""
+    table = kind in ("csv", "tsv")
+    comma = (table and separator) or ("," if kind == "csv" else "\t")
+    quotes = table and (comma != "\t" if quoting is None else quoting)
+    dividers = () if quotes or kind not in (*FLAT, *OF_WORDS) else (comma, "\r", "\n")
+    for task in tasks:
+        between = (str(task.separator),) if kind in FLAT and hasattr(task, "separator") else ()
+        signs = (*dividers, *between)
+        bad = next(((label, sign) for label in map(str, task.labels) for sign in signs if sign in label), None)
+        if bad is not None:
+            raise ConfigError(
+                f"task {task.name!r}: the label {bad[0]!r:.60} holds {bad[1]!r}, which divides what stands in this "
+                f"{kind!r} file. Give the documents as jsonl, or train with another "
+                f"{'label or separator' if between else 'label'}."
+            )
 
 
 def refuse_overwriting(tasks: Sequence["Task"], columns: Mapping[str, int | str]) -> None:

@@ -14,7 +14,15 @@ from ..methods.refusion import FUSINGS
 from ..methods.refusion.near import texts_of
 from ..tasks import Task, named
 from ..types import Document
-from .documents import refuse_other_ending, refuse_pipe, write_answers
+from .documents import (
+    answers_documents,
+    filled_by,
+    refuse_labels,
+    refuse_other_ending,
+    refuse_overwriting,
+    refuse_pipe,
+    write_answers,
+)
 
 __all__ = ["Given", "check_outputs", "read_all", "shown", "write_asked"]
 
@@ -71,8 +79,8 @@ def read_all(
 ) -> Given:
     """All files; DataError names the place of a text or label that is missing, and of a text that cannot be answered.
 
-    `format` is that of all files that end like the labelled one. ConfigError for an `output` that ends as files of
-    another format than that of the answers do, and for answers whose column is counted from the end.
+    `format` is that of all files that end like the labelled one. ConfigError for an `output` that cannot have the
+    answers (`_check_answers`).
     """
 
     def form(path: Path) -> str | None:
@@ -99,16 +107,28 @@ def read_all(
     if asked is not None:
         name = format_of(asked, form(asked)).name
         if output is not None:
-            refuse_other_ending(output, asked, name, name)
-            place = (columns or {}).get(column, 0)
-            if isinstance(place, int) and place < 0:
-                raise ConfigError(
-                    f"--columns {column}={place} counts from the end, which may be another column in {asked}, where "
-                    "answers are to stand. Count it from 0."
-                )
+            _check_answers(output, asked, name, task, columns)
         if name == "text":
             _say_blank_lines(asked, questions)
     return Given(documents, others, gold, questions, labels, of_test, task, form(asked) if asked else None)
+
+
+def _check_answers(output: Path, asked: Path, kind: str, task: Task, columns: Columns) -> None:
+    """ConfigError, before anything is trained, where answers cannot stand in what `write_asked` makes of the file that
+    is asked about: an `output` that ends as files of another format do, a format without a place for them or for one of
+    the labels, a column that is counted from the end or holds what is read."""
+    refuse_other_ending(output, asked, kind, kind)
+    answers_documents([task], kind, running_text=False, probabilities=False)
+    refuse_labels([task], kind)
+    named = {} if kind == "text" else columns or {}
+    refuse_overwriting([task], named)
+    column = next(iter(filled_by([task])))
+    place = named.get(column, 0)
+    if isinstance(place, int) and place < 0:
+        raise ConfigError(
+            f"--columns {column}={place} counts from the end, which may be another column in {asked}, where answers "
+            "are to stand. Count it from 0."
+        )
 
 
 def write_asked(output: Path, asked: Path, given: Given, answers: Sequence[str], columns: Columns) -> None:

@@ -54,7 +54,7 @@ def predict(
     """
     from ..corpus import format_of, options_of, write
     from ..corpus.text import split
-    from .documents import answers_documents, refuse_other_ending, refuse_overwriting, refuse_pipe, write_answers
+    from . import documents as answering
     from .running import Reading, parts_of, predictor_of, read_for
 
     predictor = predictor_of(run, encoder, store)
@@ -62,23 +62,22 @@ def predict(
     format, columns, reading = how.format, how.columns, dict(how.options)
     tasks, kind = predictor.run.tasks, format_of(file, format).name
     _say_contested(tasks)
-    _refuse_no_place(tasks, kind)
-    if kind == "hub" and output is None:
-        raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
+    _refuse_no_place(tasks, kind, file, output)
     running_text = any(document.text and not document.words for document in documents)
-    whole = answers_documents(tasks, kind, running_text, probabilities)
+    whole = answering.answers_documents(tasks, kind, running_text, probabilities)
     if whole or not running_text:
-        refuse_pipe(file)
+        answering.refuse_pipe(file)
     cut = running_text and not whole  # into sentences and words
     if cut:
         documents = [part for document in documents for part in ([document] if document.words else split(document))]
     made = _made_of_text(tasks, output) if cut else {"folder": "jsonl"}.get(kind, kind)
     if output is not None:
-        refuse_other_ending(output, file, made, kind)
+        answering.refuse_other_ending(output, file, made, kind)
         if cut:
             _refuse_same_file(output, file)
     if whole:
-        refuse_overwriting(tasks, columns or {})
+        answering.refuse_overwriting(tasks, columns or {})
+    answering.refuse_labels(tasks, made, **reading)
     parts = parts_of(predictor, documents)
     found = iter(predictor.predict([part for own in parts for part in own], probabilities=probabilities))
     answers = [_joined(tasks, own, [next(found) for _ in own]) for own in parts]
@@ -86,7 +85,7 @@ def predict(
     target: Target = output or cast("BufferedIOBase", sys.stdout.buffer)
     if whole:
         asked: dict[str, Any] = {"format": format, "columns": columns, "probabilities": probabilities}
-        write_answers(target, file, documents, answers, tasks, **asked, **kept)
+        answering.write_answers(target, file, documents, answers, tasks, **asked, **kept)
     elif running_text:
         write(target, documents, filled(documents, answers, tasks), format=made)
     else:
@@ -118,8 +117,9 @@ def _of_entities(tasks: Sequence["Task"]) -> "Task | None":
     return next((task for task in tasks if "entities" in task.columns([], [])), None)
 
 
-def _refuse_no_place(tasks: Sequence["Task"], kind: str) -> None:
-    """ConfigError where entities and relations would have to be written into columns of words."""
+def _refuse_no_place(tasks: Sequence["Task"], kind: str, file: Path, output: Path | None) -> None:
+    """ConfigError where entities and relations would have to be written into columns of words, and where a saved data
+    set would have to be written to a stream."""
     from .documents import OF_WORDS
 
     task = _of_entities(tasks)
@@ -129,6 +129,8 @@ def _refuse_no_place(tasks: Sequence["Task"], kind: str) -> None:
             "only. Give the sentences as jsonl with words, in a form that has relations (spert, scierc, triples), or "
             "as running text."
         )
+    if kind == "hub" and output is None:
+        raise ConfigError(f"{file} is a saved data set, and so is what comes out: name a folder with --output.")
 
 
 def _say_contested(tasks: Sequence["Task"]) -> None:

@@ -37,11 +37,11 @@ def pretrain(config: Path, folder: Path, budget: str | None, changes: tuple[str,
     finished one is left as it is.
     """
     from .config import load
-    from .pretrain_config import PretrainConfig
+    from .pretrain_config import PROBE, PretrainConfig
 
     given = (f"budget={budget}",) if budget else ()
     chosen = load(config, (*changes, *given), model=PretrainConfig)
-    from .pretrain_trials import PROBE, pretrain_probed
+    from .pretrain_trials import pretrain_probed
     from .pretraining import pretrain as pretrained
 
     report = (pretrain_probed if chosen.objective == PROBE else pretrained)(chosen, folder)

@@ -6,7 +6,10 @@ from pydantic import Field
 
 from .config import EncoderName, FileName, Files, Names, Section, TrainSection
 
-__all__ = ["DocumentsSection", "PretrainConfig", "PretrainSection", "ProbeSection", "SampleSection"]
+__all__ = ["PROBE", "DocumentsSection", "PretrainConfig", "PretrainSection", "ProbeSection", "SampleSection"]
+
+PROBE = "probe"
+"""The name of an objective that is still to be chosen."""
 
 
 class DocumentsSection(Section):

@@ -26,11 +26,11 @@ from ..methods.fastdoc.similarity import Cited, SharedGroup
 from ..methods.fastdoc.unsupervised import rouge_triplets
 from ..resolve import nearest
 from ..types import Document
-from .pretrain_config import DocumentsSection, PretrainConfig
+from .pretrain_config import PROBE, DocumentsSection, PretrainConfig, ProbeSection
 from .pretrain_costs import Budget
 from .steps import documents_of
 
-__all__ = ["Material", "check", "paths_of", "prepare", "sampled", "topics_in", "unread", "within"]
+__all__ = ["Material", "check", "paths_of", "prepare", "sampled", "say_unread", "topics_in", "unread", "within"]
 
 log = logging.getLogger("encodeonce")
 
@@ -103,24 +103,48 @@ def check(config: PretrainConfig, objective: Objective) -> None:
         )
 
 
+def say_unread(config: PretrainConfig, objectives: Sequence[Objective]) -> None:
+    """A warning for each setting that was given and that none of these objectives reads."""
+    first, *others = [unread(config, one) for one in objectives]
+    for name, value in first.items():
+        if all(name in other for other in others):
+            log.warning("%s = %r: this run does not read it", name, value)
+
+
 def unread(config: PretrainConfig, objective: Objective) -> dict[str, Any]:
     """Settings that were given and change nothing in a run of this objective: name -> value."""
-    made = config.sample
+    made, data = config.sample, config.data
+    held_out = bool(data.split or data.held_out)
+    drawn = objective.of_documents or config.windows_of == "tuples"  # tuples of documents that are trained on
+    grouped = (drawn or held_out) and made.rule != "rouge"  # documents by their metadata
+    by_path = (grouped and not made.field) or (objective.hierarchy and not made.topic_levels)
     names = {
         "windows_of": not objective.masked,
+        "windows_per_batch": not (objective.masked and objective.of_documents),
+        "token_documents": not held_out,
         "train.inside_learning_rate": True,
         "train.per_device_eval_batch_size": True,
-        "sample.field": made.rule == "rouge",
-        "sample.brand": made.rule != "brand",
-        "data.held_out": bool(config.data.split),
-        "data.held_out_name": not config.data.split,
+        "sample.rule": not (drawn or held_out),
+        "sample.field": not grouped,
+        "sample.brand": not grouped or made.rule != "brand",
+        "sample.hard_ratio": not grouped,
+        "sample.n": not drawn,
+        "sample.doubled": not objective.of_documents or made.rule == "brand" or bool(made.hard_ratio),
+        "sample.shuffled": not drawn,
+        "sample.n_held_out": not held_out,
+        "data.path": not by_path and data.taxonomy is None,
+        "data.levels": not by_path,
+        "data.keep": not data.max_sentences,
+        "data.held_out": bool(data.split),
+        "data.held_out_name": not data.split,
+        **{f"probe.{name}": config.objective != PROBE for name in ProbeSection.model_fields},
     }
     options = {*objective.idle(config.options), *(() if made.rule == "brand" else ("far",))}
     found = {f"options.{name}": value for name, value in config.options.items() if name in options}
     for name in (name for name, idle in names.items() if idle):
         section, _, key = name.rpartition(".")
         part = getattr(config, section) if section else config
-        if getattr(part, key) != type(part).model_fields[key].default:
+        if getattr(part, key) != type(part).model_fields[key].get_default(call_default_factory=True):
             found[name] = getattr(part, key)
     return found
 

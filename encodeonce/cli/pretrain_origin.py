@@ -1,6 +1,7 @@
 """Which run a folder of `pretrain` holds: what it is made of, kept beside it and compared when it is begun again."""
 
 import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from ..train.checkpoint import differences
 from ..train.settings import HARMLESS
 from .pretrain_config import PretrainConfig
 from .pretrain_material import Material
+from .steps import held
 
-__all__ = ["begun", "holds", "refuse_other", "sample_of"]
+__all__ = ["alone", "begun", "holds", "made_of", "refuse_other"]
 
 WRITTEN = ("encoder", "sentence-encoder", "heads.safetensors", "classes.json", "report.json", "train")
 """What a run writes into its folder, beside what says which run it is."""
@@ -28,33 +30,25 @@ def refuse_other(folder: Path) -> None:
     refuse_written(folder, () if (folder / "origin.json").is_file() else WRITTEN, "folder of `pretrain`")
 
 
+def alone(folder: Path) -> AbstractContextManager[None]:
+    """Keep another `pretrain` out of the folder meanwhile. RunError where one is at it."""
+    return held(folder, "pretrain", "overwrite each other's checkpoints, encoder and report")
+
+
 def begun(folder: Path) -> bool:
-    """Whether the folder holds a run that has a checkpoint."""
-    return (folder / "train" / "checkpoint" / "state.json").is_file()
+    """Whether the folder holds a run that has a checkpoint, or is whole: its checkpoint may be removed."""
+    return (folder / "train" / "checkpoint" / "state.json").is_file() or _whole(folder)
 
 
 def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled, material: Material) -> bool:
     """Whether the folder holds this run, finished. What the run is made of is kept there, or compared with that of the
-    folder's checkpoint: RunError with every difference."""
-    left_out = {"store", "encoder", "sentence_encoder", "probe"}
-    left_out |= set() if config.full else {"full"}  # runs did not always have it
-    chosen = config.model_dump(mode="json", exclude=left_out)
-    for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
-        chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
-    chosen["sample"] = sample_of(config)
-    frozen = source.spec(dtype=config.dtype).to_json()
-    now = {
-        **chosen,
-        "encoder": base.spec().weights,
-        "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
-        "documents": material.digest(),
-    }
-    path = folder / "origin.json"
+    run that was begun there: RunError with every difference."""
+    path, now = folder / "origin.json", made_of(config, base, source, material)
     if not begun(folder):
         text = json.dumps(now, indent=1) + "\n"
         if not path.is_file() or path.read_text() != text:
-            for counted in ("size.json", "encode.json", "encode-scored.json"):
-                (folder / counted).unlink(missing_ok=True)
+            for of_another in ("size.json", "encode.json", "encode-scored.json", "report.json"):
+                (folder / of_another).unlink(missing_ok=True)
             write_bytes(path, text.encode())
         return False
     changed = differences(json.loads(path.read_text()), now)
@@ -63,10 +57,32 @@ def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled
             f"{folder} holds a run that was started differently, so going on would mix two runs: "
             f"{'; '.join(changed)}. Put it back as it was, choose another folder, or delete this one."
         )
+    return _whole(folder)
+
+
+def made_of(config: PretrainConfig, base: Pretrained, source: Pooled, material: Material) -> dict[str, Any]:
+    """All that a run depends on: its settings, what its encoders hold, its documents."""
+    left_out = {"store", "encoder", "sentence_encoder", "probe"}
+    left_out |= set() if config.full else {"full"}  # runs did not always have it
+    chosen = config.model_dump(mode="json", exclude=left_out)
+    for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
+        chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
+    chosen["sample"] = _sample_of(config)
+    frozen = source.spec(dtype=config.dtype).to_json()
+    return {
+        **chosen,
+        "encoder": base.spec().weights,
+        "sentences": {key: value for key, value in frozen.items() if key not in ("encoder", "revision")},
+        "documents": material.digest(),
+    }
+
+
+def _whole(folder: Path) -> bool:
+    """Whether its report, which is written last, and its encoder are there."""
     return (folder / "report.json").is_file() and (folder / "encoder" / "model.safetensors").is_file()
 
 
-def sample_of(config: PretrainConfig) -> dict[str, Any]:
+def _sample_of(config: PretrainConfig) -> dict[str, Any]:
     """`[sample]` as it is compared: a key that was added since counts where it changes something."""
     idle = set() if config.sample.topic_levels else {"min_children"}
     dumped = config.sample.model_dump(mode="json", exclude=idle)

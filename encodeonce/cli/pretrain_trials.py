@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -26,16 +27,14 @@ from .config import Config, load
 from .contenders import SEEDS, contender
 from .pretrain_config import PretrainConfig, ProbeSection
 from .pretrain_costs import Budget
-from .pretrain_material import Material
-from .pretrain_origin import begun, sample_of
+from .pretrain_material import Material, say_unread
+from .pretrain_origin import alone, begun, made_of
 from .pretraining import Job, Planned
 
-__all__ = ["PROBE", "TaskProbe", "gain", "pretrain_probed"]
+__all__ = ["TaskProbe", "gain", "pretrain_probed"]
 
 log = logging.getLogger("encodeonce")
 
-PROBE = "probe"
-"""The name of an objective that is still to be chosen."""
 OF_TOPICS = ("topic_levels", "topics", "n_topics", "min_documents", "min_children")
 TRIED = ("both", "masked", "combined")
 UNTOUCHED, TRAINED = "untouched", "trained"
@@ -105,7 +104,7 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
     is made, until the first checkpoint of the chosen objective. All trials are sized before the first of them encodes
     anything, so that none finds stored what another paid for. The encoder that comes out at the end is scored too,
     beside the budget. ConfigError without a budget, and where it is too little to choose by; RunError where the folder
-    holds a run of an objective that was named, or one that was asked otherwise.
+    holds a run of an objective that was named, or one that was asked otherwise, and where another process is at it.
     """
     if not config.budget:
         raise ConfigError("objective = 'probe' spends a budget: add --budget 5m (or 44TFLOP), or name the objective.")
@@ -114,35 +113,39 @@ def pretrain_probed(config: PretrainConfig, folder: Path) -> dict[str, Any]:
             "full = true: objective = 'probe' tries objectives over stored sentences; name the objective."
         )
     names, left_out = _tried(config)
+    say_unread(config, [Objective.named(name, **config.options) for name in names])
     probe = TaskProbe(config.probe)
-    read = _read(config, names, folder)
-    found = _Found(folder, _origin(config, names, probe, read[0]))
-    if "chosen" not in found.kept:
-        if begun(folder):
-            raise RunError(
-                f"{folder} holds a run whose objective was named, not chosen, so going on would mix two runs. Choose "
-                "another folder, or delete this one."
-            )
-        _choose(config, folder, names, probe, read, found)
-    chosen = found.kept["chosen"]
-    job = Job(_with(config, chosen, _left(config, found).text), folder, material=read)
+    first = _first(config, names, folder)
+    with alone(folder):
+        found = _Found(folder, _origin(config, names, probe, first))
+        if "chosen" not in found.kept:
+            if begun(folder):
+                raise RunError(
+                    f"{folder} holds a run whose objective was named, not chosen, so going on would mix two runs. "
+                    "Choose another folder, or delete this one."
+                )
+            _choose(config, folder, names, probe, first.read, found)
+        job = Job(_with(config, found.kept["chosen"], _left(config, found).text), folder, material=first.read)
+        scored = partial(_scored, config, probe, found, left_out)
+        return job.finished() or job.train(job.planned(), scored)
 
-    def scored(encoder: Path) -> dict[str, Any]:
-        scores = {**found.kept["scores"], TRAINED: probe.scores(str(encoder))}
-        own = {
-            "config": probe.name,
-            "metric": probe.metric,
-            "examples": {split: len(documents) for split, documents in probe.splits.items()},
-            "seeds": list(probe.seeds),
-            "scores": scores,
-            "trials": found.kept["trials"],
-            "left_out": left_out,
-            "seconds": found.kept["seconds"],
-            "budget": config.budget,
-        }
-        return {"chosen": chosen, "probe": own}
 
-    return job.finished() or job.train(job.planned(), scored)
+def _scored(
+    config: PretrainConfig, probe: TaskProbe, found: "_Found", left_out: Mapping[str, str], encoder: Path
+) -> dict[str, Any]:
+    """What the report says of the choice, the scores of the encoder that came out among it."""
+    own = {
+        "config": probe.name,
+        "metric": probe.metric,
+        "examples": {split: len(documents) for split, documents in probe.splits.items()},
+        "seeds": list(probe.seeds),
+        "scores": {**found.kept["scores"], TRAINED: probe.scores(str(encoder))},
+        "trials": found.kept["trials"],
+        "left_out": left_out,
+        "seconds": found.kept["seconds"],
+        "budget": config.budget,
+    }
+    return {"chosen": found.kept["chosen"], "probe": own}
 
 
 def _tried(config: PretrainConfig) -> tuple[list[str], dict[str, str]]:
@@ -174,26 +177,17 @@ def _with(config: PretrainConfig, name: str, budget: str) -> PretrainConfig:
     return config.model_copy(update={"objective": name, "budget": budget, "sample": sample})
 
 
-def _read(config: PretrainConfig, names: Sequence[str], folder: Path) -> tuple[Material, list[dict[str, Any]]]:
-    """The documents, read once, with the fields that any of the objectives needs."""
+def _first(config: PretrainConfig, names: Sequence[str], folder: Path) -> Job:
+    """A job that reads the documents, once, with the fields that any of the objectives needs."""
     made = {name: Objective.named(name, **config.options) for name in names}
     most = max(names, key=lambda name: (made[name].hierarchy, made[name].of_documents))
-    return Job(_with(config, most, config.budget), folder).read
+    return Job(_with(config, most, config.budget), folder)
 
 
-def _origin(config: PretrainConfig, names: Sequence[str], probe: TaskProbe, material: Material) -> dict[str, Any]:
-    train = config.train.model_dump(mode="json")
-    kept = config.model_dump(mode="json", include={"budget", "options", "window", "windows_per_batch"})
-    return {
-        **kept,
-        "sample": sample_of(config),
-        "train": train,
-        "encoder": Pretrained(config.encoder).spec().weights,
-        "documents": material.digest(),
-        "objectives": list(names),
-        "part": config.probe.part,
-        "probe": probe.origin(),
-    }
+def _origin(config: PretrainConfig, names: Sequence[str], probe: TaskProbe, first: Job) -> dict[str, Any]:
+    """All that the trials depend on."""
+    made = made_of(config, first.base, first.source, first.read[0])
+    return {**made, "objectives": list(names), "part": config.probe.part, "probe": probe.origin()}
 
 
 class _Found:

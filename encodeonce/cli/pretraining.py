@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,8 +36,8 @@ from ..train.settings import Settings
 from ..types import Document
 from .pretrain_config import PretrainConfig
 from .pretrain_ledger import Ledger
-from .pretrain_material import Material, check, paths_of, prepare, sampled, topics_in, unread, within
-from .pretrain_origin import holds, refuse_other
+from .pretrain_material import Material, check, paths_of, prepare, sampled, say_unread, topics_in, within
+from .pretrain_origin import alone, holds, refuse_other
 from .pretrain_pace import Pace
 from .pretrain_scores import HeldOut, apart
 from .pretrain_taxonomy import placed
@@ -351,7 +352,11 @@ class Job:
 
     def side(self, method: FastDoc, with_head: bool, taxonomy: Taxonomy | None) -> None:
         """What the export has no place for: classification heads with the path of each class, a projection, a new
-        masked-language head."""
+        masked-language head. What an earlier run of the folder left in their place is removed."""
+        for name in ("classes.json", "heads.safetensors"):
+            (self.folder / name).unlink(missing_ok=True)
+        if method.lower is None:
+            shutil.rmtree(self.folder / "sentence-encoder", ignore_errors=True)
         if taxonomy is not None:
             classes = [[[], *map(list, level)] for level in taxonomy.classes]  # 0: the path ends above
             write_bytes(self.folder / "classes.json", (json.dumps(classes) + "\n").encode())
@@ -370,12 +375,12 @@ def pretrain(config: PretrainConfig, folder: Path) -> dict[str, Any]:
 
     Interrupted, it goes on where it was: stored sentences stay, and the loop resumes from its last checkpoint. A folder
     that holds the same run, finished, is left as it is. RunError where it holds another run, or an encoder or a report
-    of something else.
+    of something else, and where another process is at it.
     """
     job = Job(config, folder)
-    for name, value in unread(config, job.objective).items():
-        log.warning("%s = %r: this run does not read it", name, value)
-    return job.finished() or job.train(job.planned())
+    say_unread(config, [job.objective])
+    with alone(folder):
+        return job.finished() or job.train(job.planned())
 
 
 def _head(folder: Path, seed: int | None) -> tuple[MaskedLM, int]:

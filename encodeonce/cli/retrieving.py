@@ -42,12 +42,13 @@ Rank = Callable[[Sequence[Asked]], list[Ranked]]
 
 def retrieved(ranking: Ranking, encoders: Sequence[str], pooling: str, compute: str) -> dict[str, dict[str, Any]]:
     """BM25, then each encoder -> scores in per cent, questions, seconds."""
+    models = [Pretrained(encoder, compute=compute) for encoder in encoders]  # all are there before the first encodes
     found = {}
-    for name, encoder in [("BM25", None), *zip(names_of(encoders, "BM25"), encoders, strict=True)]:
+    for name in ("BM25", *names_of(encoders, "BM25")):
         began = time.perf_counter()
         rank: Rank = _by_words
-        if encoder is not None:
-            rank = partial(by_vectors, Pooled(Pretrained(encoder, compute=compute), "text", pooling, normalize=True))
+        if name != "BM25":
+            rank = partial(by_vectors, Pooled(models.pop(0), "text", pooling, normalize=True))
         ranked = rank(ranking.questions)
         scores = {**scores_of(ranking, ranked), **answer_scores(ranking, ranked, rank)}
         found[name] = {**scores, "seconds": round(time.perf_counter() - began, 2)}

@@ -100,6 +100,11 @@ def _of_sentence(name: str, column: Sequence[Sequence[str | int]], ordinal: int,
     """The values of one column for one sentence, checked."""
     if ordinal >= len(column):
         raise DataError(f"{block.place}: column {name!r} holds {len(column)} sentences; the file has more.")
+    if isinstance(column[ordinal], str):
+        raise DataError(
+            f"{block.place}: column {name!r} has {column[ordinal]!r:.60}, one value for {len(block.words)} words; it "
+            "must be a list, a value a word. One value a document has a place in jsonl, csv and tsv."
+        )
     values = [str(value) for value in column[ordinal]]
     if len(values) != len(block.words):
         raise DataError(f"{block.place}: column {name!r} has {len(values)} values for {len(block.words)} words.")

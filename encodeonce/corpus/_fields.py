@@ -5,7 +5,7 @@ from typing import Any
 
 from ..errors import DataError
 
-__all__ = ["as_questions", "kind", "objects", "string", "strings"]
+__all__ = ["as_questions", "kind", "objects", "string", "strings", "truth"]
 
 
 def string(value: Mapping[str, Any], field: str, place: str) -> str:
@@ -33,6 +33,16 @@ def objects(value: Mapping[str, Any], field: str, place: str) -> list[dict[str, 
     if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
         raise DataError(f"{place}: {field!r} is a {kind(content)}; it must be a list of objects: [{{...}}, ...].")
     return content
+
+
+def truth(value: Mapping[str, Any], field: str, place: str, default: bool = False) -> bool:
+    """A field that is true or false, or 1 or 0; `default` where it is null or absent. "false" is a word, not false."""
+    content = value.get(field)
+    if content is None:
+        return default
+    if content not in (0, 1):
+        raise DataError(f"{place}: {field!r} is {content!r:.40}; it must be true or false, or 1 or 0.")
+    return bool(content)
 
 
 def as_questions(value: Mapping[str, Any] | None) -> str:

@@ -19,8 +19,10 @@ __all__ = [
     "BOM",
     "TEXTS",
     "Target",
+    "any_text",
     "body",
     "ending",
+    "is_hidden",
     "is_text",
     "lines",
     "numbered",
@@ -83,22 +85,38 @@ def is_text(path: Path) -> bool:
     return ending(path) in TEXTS
 
 
+def is_hidden(path: Path) -> bool:
+    """Whether a part of a path, counted from the folder that is read, begins with a dot: .git, .ipynb_checkpoints."""
+    return any(part.startswith(".") for part in path.parts)
+
+
+def any_text(folder: Path) -> bool:
+    """Whether there is such a file below a folder that is not hidden."""
+    return any(is_text(file) and not is_hidden(file.relative_to(folder)) for file in folder.rglob("*"))
+
+
 def text_files(folder: Path) -> list[Path]:
-    """Every such file below a folder, in order of path; others are counted in a warning, hidden ones apart.
+    """Every such file below a folder, in order of path, hidden ones apart; these and files of another kind are counted
+    in a warning.
 
     DataError naming the folder where it holds none, and for a path whose bytes are not UTF-8: it names the text.
     """
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    every = sorted(file for file in folder.rglob("*") if file.is_file())
+    files = [file for file in every if not is_hidden(file.relative_to(folder))]
     found = [file for file in files if is_text(file)]
+    hidden = sum(map(is_text, every)) - len(found)
     if not found:
-        raise DataError(f"{folder} holds no text: no file ends in {', '.join(TEXTS)} (or these with .gz).")
+        also = f"; {hidden} hidden ones (a part of the path begins with a dot) are not read" if hidden else ""
+        raise DataError(f"{folder} holds no text: no file ends in {', '.join(TEXTS)} (or these with .gz){also}.")
     for file in found:
         if not _is_utf8(name := str(file.relative_to(folder))):
             raise DataError(
                 f"{folder}: the file name {os.fsencode(name)!r} is not UTF-8, and texts are named by "
                 "it. Rename the file."
             )
-    other = [file for file in files if not is_text(file) and not file.name.startswith(".")]
+    if hidden:
+        log.warning("%s: %d hidden texts (a part of the path begins with a dot) are left out", folder, hidden)
+    other = [file for file in files if not is_text(file)]
     if other:
         log.warning(
             "%s: %d of %d files are no texts (%s) and are left out, the first %s. Give them by themselves.",

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
 from ._fields import as_questions
-from ._files import ending, is_text
+from ._files import any_text, ending
 from ._objects import opens_with
 
 __all__ = ["Format", "by_name", "by_suffix", "holds_texts", "refuse_one_cell", "second_text"]
@@ -79,4 +79,4 @@ def refuse_one_cell(where: Mapping[str, int], place: str, n: int) -> None:
 def holds_texts(folder: str | Path) -> bool:
     """Whether a folder is one of text files, not a saved Dataset."""
     saved = any((Path(folder) / name).exists() for name in ("dataset_info.json", "dataset_dict.json", "state.json"))
-    return not saved and any(map(is_text, Path(folder).rglob("*")))
+    return not saved and any_text(Path(folder))

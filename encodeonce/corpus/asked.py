@@ -4,8 +4,8 @@ Three forms, told apart by the fields of the questions' file (JSON lines or an a
 
 sections   `question`, `section_path`, perhaps `answer`; the documents are sections: `section_path`, `text`, perhaps
            `title` (S10); a section without either is not looked for
-sentences  `question`, `sentences`: each with `text`, `start`, `end`, and `answer`, true in those of the answer: a
-           question may have none (TechQA); blank ones are passed over
+sentences  `question`, `sentences`: each with `text`, `start`, `end`, and `answer`, true (or 1) in those of the answer:
+           a question may have none (TechQA); blank ones are passed over
 clauses    `contract`, `category`, `spans` with `text`; the documents are contracts: `id`, `text` (CUAD). Every category
            of the file is asked of every contract; where there is no row it has no such clause.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..errors import DataError
 from ..types import Document
+from ._fields import truth
 from ._objects import Objects, has_fields
 from .questions.sections import path_id
 from .text import with_sentences
@@ -116,9 +117,10 @@ def _sentences(rows: Objects) -> Ranking:
         for n, one in enumerate(row["sentences"]):
             if not has_fields(one, text=str, start=int, end=int) or one["start"] >= one["end"]:
                 raise DataError(f"{place}: sentence {n + 1} needs text, start and a later end; it is {one!r}.")
+            answers = truth(one, "answer", f"{place}: sentence {n + 1}")
             if one["text"].strip():  # blank lines between sentences are kept by some files
                 parts.append(Part(str(n), one["text"], one["start"], one["end"]))
-                gold += [str(n)] if one.get("answer") else []
+                gold += [str(n)] if answers else []
         questions.append(Asked(row["question"], str(row.get("id", number)), tuple(parts), tuple(gold)))
     kept = tuple(one for one in questions if one.parts)
     return Ranking("sentences", kept, len(questions) - len(kept))

@@ -12,8 +12,8 @@ __all__ = ["FORMATS", "read"]
 
 
 def read(path: str | Path, *, columns: Mapping[str, int | str] | None = None) -> list[Document]:
-    """Every text below `path` (.txt, .text, .md, or these with .gz) in the order of their names; `meta` has
-    "category_path", the folders between.
+    """Every text below `path` (.txt, .text, .md, or these with .gz) in the order of their names, hidden ones apart;
+    `meta` has "category_path", the folders between.
 
     A file of white space is a document with an empty text: who needs a text counts these.
     DataError for a file that is not UTF-8 and where there is none, ConfigError where `path` is no folder.

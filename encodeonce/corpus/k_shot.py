@@ -22,10 +22,15 @@ def k_shot(
 
     NumPy's legacy generator of this seed shuffles the items; labels come in the order in which the shuffled list first
     has them, and of each the first k are train, the next k dev. Seed 13 shuffles 0 ... 9 into 3 5 6 1 4 7 8 9 0 2.
-    Raises DataError naming a label with fewer than 2k items, ConfigError for a k below 1.
+    Raises DataError naming a label with fewer than 2k items and where items and labels are not as many, ConfigError for
+    a k below 1 and a seed that the generator does not take.
     """
     if k < 1:
         raise ConfigError(f"k={k} must be at least 1.")
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"seed={seed} must be 0 or more and less than 2**32, which NumPy's legacy generator takes.")
+    if len(items) != len(labels):
+        raise DataError(f"{len(items)} items and {len(labels)} labels: give every item one label.")
     shuffled = list(zip(items, labels, strict=True))
     np.random.RandomState(seed).shuffle(shuffled)  # type: ignore[arg-type]
     by_label: dict[str, list[tuple[T, str]]] = {}

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 Path_ = tuple[str, ...]
+Row = Mapping[str, str]
+"""Of a table: column -> value."""
 SEPARATOR = ">"
 """Between the nodes of a path that is written as one string."""
 ENDINGS = ("", ".txt", ".text", ".tsv", ".json")
@@ -135,7 +138,8 @@ def read_taxonomy(path: str | Path) -> list[Path_]:
     Three forms: a text line a path with " > " between nodes and maybe an "id - " before (Google's product taxonomy); a
     tsv with columns `group`, `archive`, `name` and perhaps `category` (arXiv's) or `level`, `code`, `label`, `parent`
     (EuroVoc's); a JSON object name -> list of nodes (what FastDoc's authors published). They are told apart by the
-    file's ending: .txt (or none), .tsv, .json. Raises DataError with file:line, and for another ending.
+    file's ending: .txt (or none), .tsv, .json. Raises DataError with file:line, and for another ending; of a table also
+    for a parent that is no row of it, and for parents that go round.
     """
     return list(dict.fromkeys(nodes for _, nodes in _entries(Path(path))))
 
@@ -201,29 +205,59 @@ def _of_json(text: str, path: Path) -> list[tuple[str, Path_]]:
 
 def _of_table(text: str, path: Path) -> list[tuple[str, Path_]]:
     read = csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
-    rows, columns = [], set(read.fieldnames or ())
-    for row in read:
-        if None in row or None in row.values():
-            kind = "more" if None in row else "fewer"
+    columns = set(read.fieldnames or ())
+    rows: list[Row] = []
+    lines: list[int] = []
+    for cells in read:
+        if None in cells or None in cells.values():
+            kind = "more" if None in cells else "fewer"
             raise DataError(
                 f"{path}:{read.line_num}: {kind} values than the header has columns, {len(columns)}. Cells are divided "
                 "by a tab."
             )
-        rows.append(row)
+        rows.append(cells)
+        lines.append(read.line_num)
     if {"group", "archive", "name"} <= columns:
         return [(row.get("category", ""), (row["group"], row["archive"], row["name"])) for row in rows]
     if not {"code", "label", "parent"} <= columns:
         raise DataError(f"{path}:1: columns {sorted(columns)}; it needs group, archive, name or code, label, parent.")
-    known = {row["code"]: row for row in rows}
-    found = []
+    coded: dict[str, list[Row]] = {}
     for row in rows:
-        nodes, code, seen = [row["label"]], row["parent"], {row["code"]}
-        while code and code in known and code not in seen:
-            seen.add(code)
-            nodes.append(known[code]["label"])
-            code = known[code]["parent"]
-        found.append((row["code"], tuple(reversed(nodes))))
-    return found
+        coded.setdefault(row["code"], []).append(row)
+    for row, line in zip(rows, lines, strict=True):
+        if row["parent"] and row["parent"] not in coded:
+            raise DataError(
+                f"{path}:{line}: {row['code']!r} has the parent {row['parent']!r}, and no row has this code. Add its "
+                "row, or leave the parent of a root empty."
+            )
+    levels = list(dict.fromkeys(row.get("level", "") for row in rows))
+    above = partial(_above, coded=coded, levels=levels)
+    return [(row["code"], _down_to(row, above, f"{path}:{line}")) for row, line in zip(rows, lines, strict=True)]
+
+
+def _above(row: Row, *, coded: Mapping[str, Sequence[Row]], levels: Sequence[str]) -> Row:
+    """The parent of a row that has one. Of several rows with its code (EuroVoc's domain 20 and descriptor 20) it is
+    that of the nearest level before the row's own, in the order in which the file has them."""
+
+    def rank(one: Row) -> int:
+        return levels.index(one.get("level", ""))
+
+    alike = coded[row["parent"]]
+    return max([one for one in alike if rank(one) < rank(row)] or alike, key=rank)
+
+
+def _down_to(row: Row, above: Callable[[Row], Row], place: str) -> Path_:
+    """The labels from the root to a row. DataError where its parents go round."""
+    chain = [row]
+    while chain[-1]["parent"]:
+        chain.append(above(chain[-1]))
+        if any(chain[-1] is one for one in chain[:-1]):
+            codes = ", ".join(repr(one["code"]) for one in chain[1:])
+            raise DataError(
+                f"{place}: {row['code']!r} has no root: its parents are {codes}, which go round. Leave the parent of a "
+                "root empty."
+            )
+    return tuple(one["label"] for one in reversed(chain))
 
 
 @dataclass(frozen=True, slots=True)

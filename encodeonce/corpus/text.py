@@ -286,7 +286,7 @@ def write(
 
     One label a word: a word a line, a tab and its label (and so on for each column), a blank line after each text: the
     format "columns". One label a text: the labels, then the text, divided by tabs, line ends in it written as blanks.
-    `source` is a file, read as `read` does, or documents.
+    `source` is a file, read as `read` does, or documents. DataError for a label that holds a tab or a line end.
     """
     per_word = any(not isinstance(value, (str, int, float)) for column in columns.values() for value in column)
     documents = read(source, unit=unit, words=per_word) if isinstance(source, (str, Path)) else list(source)
@@ -300,19 +300,31 @@ def _block(documents: Sequence[Document], columns: Mapping[str, Sequence[Sequenc
     for ordinal, document in enumerate(documents):
         labels = [column[ordinal] for column in columns.values()]
         for name, values in zip(columns, labels, strict=True):
+            if isinstance(values, (str, int, float)):
+                raise DataError(
+                    f"{document.place}: column {name!r} has {values!r:.60}, one label, and other texts have one a word."
+                )
             if len(values) != len(document.words):
                 raise DataError(
                     f"{document.place}: column {name!r} has {len(values)} labels for {len(document.words)} words."
                 )
-        for row in zip(document.words, *labels, strict=True):
-            yield "\t".join(map(str, row)) + "\n"
+        for word, *row in zip(document.words, *labels, strict=True):
+            yield "\t".join([word, *(_cell(label, document.place) for label in row)]) + "\n"
         yield "\n"
 
 
 def _line(documents: Sequence[Document], columns: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     for ordinal, document in enumerate(documents):
         text = re.sub(r"[\t\r\n]+", " ", document.text)
-        yield "\t".join([*(str(column[ordinal]) for column in columns.values()), text]) + "\n"
+        labels = [_cell(column[ordinal], document.place) for column in columns.values()]
+        yield "\t".join([*labels, text]) + "\n"
+
+
+def _cell(label: Any, place: str) -> str:
+    cell = str(label)
+    if any(sign in cell for sign in "\t\r\n"):
+        raise DataError(f"{place}: the label {cell!r} holds a tab or a line end, which divide labels. Write jsonl.")
+    return cell
 
 
 FORMATS = (Format("text", (".txt", ".text"), read, write),)

@@ -10,6 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from encodeonce.encoders.pooled import Pooled
+from encodeonce.encoders.pretrained import Pretrained
+
 from ..encoders.conftest import checkpoint
 from .conftest import LEXICON, Run
 from .test_pretrain import articles
@@ -244,3 +247,49 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_work(run: Run, tin
     refused = run("analyse", "weights", tiny, tiny, "-o", "change.jpig", code=1)
     assert "change.jpig: a picture ends in one of" in refused.stderr
     assert "Figure 2" in run("analyse", "weights", "--help").stdout
+
+
+@pytest.mark.parametrize("command", ["masking", "paragraphs", "windows"])
+def test_a_seed_below_zero_is_refused_as_an_option(run: Run, tiny: Path, tmp_path: Path, command: str) -> None:
+    articles(tmp_path / "articles.jsonl", 6)
+    encoders = (tiny, tiny) if command == "masking" else (tiny,)
+    refused = run("analyse", command, *encoders, "-d", "articles.jsonl", "--seed", "-1", code=2)
+    assert "-1 is not in the range x>=0" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("paragraphs", "TINY", "nowhere"),
+        ("agreement", "TINY", "nowhere", "--sentence-encoder", "TINY"),
+        ("windows", "TINY", "--sentence-encoder", "nowhere"),
+    ],
+)
+def test_an_encoder_that_is_not_there_is_said_before_any_encodes(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...]
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(Pooled, "encode", lambda self, items: done.append("encoded"))
+    monkeypatch.setattr(Pretrained, "cut", lambda self, documents: done.append("cut"))
+    articles(tmp_path / "articles.jsonl", 12)
+    named = [tiny if part == "TINY" else part for part in given]
+    refused = run("analyse", *named, "-d", "articles.jsonl", code=1)
+    assert "nowhere" in refused.stderr
+    assert not done
+
+
+def test_paragraphs_of_documents_that_bring_sentences_are_these(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Joined with blanks they were one paragraph, as a title beside them was."""
+    rows = [
+        {"text": " ".join(own), "sentences": own, "category_path": ["ab"[n % 2]]}
+        for n, own in enumerate([f"The cat sees {n}.", "A dog.", f"Every {n} bird."] for n in range(8))
+    ]
+    found = []
+    for change in ({}, {"text": None}, {"text": "Manual"}):
+        kept = [{key: value for key, value in {**row, **change}.items() if value is not None} for row in rows]
+        (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+        for unit in ("paragraph", "sentence"):
+            given = ("-d", "own.jsonl", "--pairs", "6", "--unit", unit, "--json")
+            found.append(json.loads(run("analyse", "paragraphs", tiny, *given).stdout)[tiny.name])
+    assert found[0]["similar"]["n"] == 6 * (3 + 3)
+    assert all(one == found[0] for one in found)

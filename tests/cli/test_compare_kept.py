@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from encodeonce.cli.contenders import seeds_of
 from encodeonce.cli.published import published
 from encodeonce.cli.report_files import _sha256
 from encodeonce.errors import ConfigError, DataError
@@ -181,11 +180,6 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"1\tthe\n" * 999)[:-20])
     with pytest.raises(DataError, match=r"train.conllu.gz is a damaged gzip file"):
         _sha256(path)
-
-
-def test_fewer_seeds_than_none_are_refused() -> None:
-    with pytest.raises(ConfigError, match="seeds = -1: give at least one"):
-        seeds_of(-1)
 
 
 def test_tables_of_a_paper_may_be_numbered(tmp_path: Path) -> None:

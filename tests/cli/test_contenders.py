@@ -153,8 +153,8 @@ def test_a_comparison_says_which_seeds_it_takes_where_a_table_has_another() -> N
         contenders(config, ["linear"], [1])
 
 
-@pytest.mark.parametrize("none", [0, []])
-def test_no_seed_is_refused(none: int | list[int]) -> None:
+@pytest.mark.parametrize("none", [0, [], -1, [13, -1]])
+def test_no_seed_and_one_below_zero_is_refused(none: int | list[int]) -> None:
     with pytest.raises(ConfigError, match="give at least one"):
         seeds_of(none)
 

@@ -5,16 +5,22 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from encodeonce.cli.documents import refuse_labels
 from encodeonce.cli.main import cli
+from encodeonce.errors import ConfigError
 from encodeonce.serve.bundle import load as load_run
+from encodeonce.tasks import named
 
 from .conftest import LEXICON, Run
 
@@ -387,3 +393,33 @@ def test_a_number_in_a_table_is_the_number_in_json(run: Run, tiny: Path, tmp_pat
     run("predict", "run", "new.jsonl", "-o", "new-out.jsonl")
     lines = (tmp_path / "new-out.jsonl").read_text().splitlines()
     assert found == [json.loads(line)["value"] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "reading", "sign"),
+    [
+        ("a\tb", "text", {}, "\t"),
+        ("a\tb", "tsv", {}, "\t"),
+        ("a\tb", "tsv", {"quoting": True}, ""),
+        ("a\tb", "tsv", {"separator": ";"}, ""),
+        ("a;b", "tsv", {"separator": ";", "quoting": False}, ";"),
+        ("a,b\n", "csv", {}, ""),
+        ("a,b", "csv", {"quoting": False}, ","),
+        ("a\rb", "csv", {"quoting": False}, "\r"),
+        ("a\nb", "columns", {"separator": "blank"}, "\n"),
+        ("a\tb", "conllu", {}, "\t"),
+        ("a,b;c", "text", {}, ""),
+        ("a\tb\n", "jsonl", {}, ""),
+        ("a|b", "csv", {}, "|"),
+        ("a|b", "jsonl", {}, ""),
+    ],
+)
+def test_labels_that_a_file_cannot_hold_are_known_beforehand(
+    label: str, kind: str, reading: dict[str, Any], sign: str
+) -> None:
+    made = replace(named("tags", kind="multilabel", column="tags"), labels=("a", label))
+    if not sign:
+        refuse_labels([made], kind, **reading)
+        return
+    with pytest.raises(ConfigError, match=re.escape(f"task 'tags': the label {label!r} holds {sign!r}, which divides")):
+        refuse_labels([made], kind, **reading)

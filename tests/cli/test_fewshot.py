@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encodeonce.corpus import read
 from encodeonce.integrations.few_shot import FewShot
 
 from .conftest import Run
@@ -195,6 +196,64 @@ def test_every_file_is_read_before_anything_is_trained(run: Run, tiny: Path, fil
     assert "--output is where answers go" in run(*named, "-o", "answers.txt", code=2).output
     for option, value in (("--seed", -1), ("--steps", 0), ("--folds", 1), ("--neighbours", 0)):
         assert f"{value} is not in the range" in run(*named, option, value, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("labels", "asked", "message"),
+    [
+        ("ab", "x.conll", "task 'label' has one answer a document, and this 'columns' file has a place for answers a"),
+        ("ab", "x.conllu", "this 'conllu' file has a place for answers a word only"),
+        (
+            ("a\tb", "c"),
+            "x.txt",
+            "task 'label': the label 'a\\tb' holds '\\t', which divides what stands in this 'text'",
+        ),
+        (("a", "c\nd"), "x.txt", "the label 'c\\nd' holds '\\n', which divides what stands in this 'text' file"),
+        (("a", "c\rd"), "x.tsv", "the label 'c\\rd' holds '\\r', which divides what stands in this 'tsv' file"),
+        (("a\tb", "c\nd"), "x.csv", ""),
+        (("a\tb", "c\nd"), "x.jsonl", ""),
+    ],
+)
+def test_answers_that_their_file_cannot_hold_are_refused_before_training(
+    run: Run, tiny: Path, tmp_path: Path, labels: tuple[str, str], asked: str, message: str
+) -> None:
+    """A label a word, one of three letters was three labels; a tab or a line end broke the lines of plain text."""
+    rows = [{"text": text, "label": labels[kind == "doings"]} for text, kind in drawn(16, 16)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written = {
+        "x.conll": "dog X\ncat Y\n\n",
+        "x.conllu": "1\tdog\t_\tX\t_\t_\t0\t_\t_\t_\n\n",
+        "x.txt": "dog cat bird\n",
+        "x.tsv": "text\ndog cat bird\n",
+        "x.csv": "text\ndog cat bird\n",
+        "x.jsonl": '{"text": "dog cat bird"}\n',
+    }
+    (tmp_path / asked).write_text(written[asked])
+    named = ("fewshot", tmp_path / "labelled.jsonl", "-e", tiny, "-m", "layers", "--folds", 2, "-p", tmp_path / asked)
+    done = run(*named, "-o", f"out{Path(asked).suffix}", code=1 if message else 0)
+    if not message:
+        assert [document.meta["label"] for document in read(tmp_path / f"out{Path(asked).suffix}")] == [labels[0]]
+        return
+    assert message in done.output
+    assert "Give the documents as jsonl" in done.output
+    assert "chosen" not in done.output
+    assert not Path(f"out{Path(asked).suffix}").exists()
+
+
+def test_a_saved_run_whose_labels_have_no_place_in_a_file_answers_nothing(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"text": text, "label": f"{kind}\n"} for text, kind in drawn(16, 16)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("fewshot", tmp_path / "labelled.jsonl", "-e", tiny, "-m", "layers", "--folds", 2, "-s", "kept")
+    (tmp_path / "x.txt").write_text("dog cat bird\n")
+    (tmp_path / "x.tsv").write_text("text\ndog cat bird\n")
+    quoted = run("predict", "kept", "x.tsv", "--read", "quoting=true")
+    assert quoted.stdout == 'text\tlabel\ndog cat bird\t"animals\n"\n'
+    monkeypatch.setattr(FewShot, "predict_proba", None)
+    for name, kind in (("x.txt", "text"), ("x.tsv", "tsv")):
+        refused = run("predict", "kept", name, "-o", f"out-{name}", code=1)
+        assert f"'animals\\n' holds '\\n', which divides what stands in this '{kind}' file" in refused.stderr
 
 
 def test_columns_are_those_of_tables_and_fewer_neighbours_can_be_asked_for(

@@ -175,6 +175,50 @@ def test_what_a_split_trains_on_is_said(tiny: Path, tmp_path: Path, caplog: pyte
         ({"sample": {"rule": "concepts", "field": "topic", "brand": "b"}}, {"sample.brand": "b"}),
         ({"data": {"held_out_name": "dev"}}, {"data.held_out_name": "dev"}),
         ({"data": {"held_out_name": "dev", "split": "side", "held_out": 0.2}}, {"data.held_out": 0.2}),
+        ({"windows_per_batch": 4}, {"windows_per_batch": 4}),
+        ({"windows_per_batch": 4, "objective": "masked"}, {"windows_per_batch": 4}),
+        ({"windows_per_batch": 4, "objective": "combined"}, {}),
+        ({"objective": "masked", "sample": {"n": 9, "doubled": False}}, {"sample.n": 9, "sample.doubled": False}),
+        ({"objective": "masked", "sample": {"shuffled": True}}, {"sample.shuffled": True}),
+        (
+            {"objective": "masked", "windows_of": "tuples", "sample": {"n": 9, "doubled": False, "shuffled": True}},
+            {"sample.doubled": False},
+        ),
+        ({"sample": {"n": 9, "doubled": False, "shuffled": True}}, {}),
+        ({"sample": {"rule": "brand", "doubled": False}}, {"sample.doubled": False}),
+        (
+            {"sample": {"rule": "citations", "field": "cites", "hard_ratio": 0.5, "doubled": False}},
+            {"sample.doubled": False},
+        ),
+        ({"sample": {"rule": "citations", "field": "cites", "doubled": False}}, {}),
+        ({"objective": "masked", "sample": {"rule": "concepts", "field": "topic", "n_held_out": 7}}, {}),
+        (
+            {
+                "objective": "masked",
+                "token_documents": 5,
+                "data": {"held_out": 0},
+                "sample": {"rule": "concepts", "field": "topic", "n_held_out": 7},
+            },
+            {"token_documents": 5, "sample.rule": "concepts", "sample.field": "topic", "sample.n_held_out": 7},
+        ),
+        ({"token_documents": 5, "data": {"split": "side"}, "sample": {"n_held_out": 7}}, {}),
+        ({"data": {"path": "kind", "levels": 1}}, {}),
+        ({"data": {"path": "kind", "levels": 1}, "sample": {"rule": "concepts", "field": "topic"}}, {}),
+        (
+            {
+                "objective": "triplet",
+                "data": {"path": "kind", "levels": 1},
+                "sample": {"rule": "concepts", "field": "topic"},
+            },
+            {"data.path": "kind", "data.levels": 1},
+        ),
+        (
+            {"data": {"path": "kind", "levels": 1}, "sample": {"rule": "rouge", "topic_levels": 2}},
+            {"data.path": "kind", "data.levels": 1},
+        ),
+        ({"data": {"keep": "tail"}}, {}),
+        ({"data": {"keep": "tail", "max_sentences": 0}}, {"data.keep": "tail"}),
+        ({"probe": {"config": "task.toml", "seeds": 5}}, {"probe.config": "task.toml", "probe.seeds": 5}),
     ],
 )
 def test_settings_that_a_run_does_not_read_are_known(changes: dict[str, Any], due: dict[str, Any]) -> None:

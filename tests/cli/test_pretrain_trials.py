@@ -137,10 +137,57 @@ def test_a_killed_choice_goes_on_and_says_where_untouched_is_as_good(
     assert "a choice of objective that was made differently: budget: '300s' then, '400s' now" in more.stderr
     assert run("pretrain", path, "-o", "out", "--budget", "300s").output.count("chosen: masked") == 1
     shutil.rmtree("out/train/checkpoint")
+    whole = run("pretrain", path, "-o", "out", "--budget", "400s", code=1)
+    assert "budget: '300s' then, '400s' now" in whole.stderr, "its checkpoint may be removed once it is whole"
+    Path("out/report.json").unlink()
     more = run("pretrain", path, "-o", "out", "--budget", "400s", "--json")
     assert json.loads(more.stdout)["probe"]["budget"] == "400s", "until the first checkpoint"
     less = run("pretrain", path, "-o", "out", "--budget", "300s", code=1)
     assert "budget: '400s' then, '300s' now" in less.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("pooling=cls", "sentences.pooling: 'mean' then, 'cls' now"),
+        ("dtype=fp32", "dtype: 'fp16' then, 'fp32' now"),
+        ("compute=fp32", "compute: 'bf16x3' then, 'fp32' now"),
+        ("windows_of=tuples", "windows_of: 'all' then, 'tuples' now"),
+        ("token_documents=7", "token_documents: 8 then, 7 now"),
+        ("data.levels=1", "data.levels: 0 then, 1 now"),
+        ("sentence_encoder=OTHER", "sentences.weights: "),
+        ("train.logging_steps=7", ""),
+        ("store=elsewhere", ""),
+    ],
+)
+def test_trials_of_other_settings_are_not_gone_on_with(
+    run: Run,
+    with_head: Path,
+    tiny_masked: Path,
+    probed: Probed,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    said: str,
+) -> None:
+    """Scores of a trial were kept for another sentence encoder, pooling or stored type."""
+    asked: list[str] = []
+
+    def scores(self: TaskProbe, encoder: str) -> list[float]:
+        asked.append(encoder)
+        if len(asked) == 2:
+            raise RuntimeError("killed")
+        return [60.0, 61.0]
+
+    monkeypatch.setattr(TaskProbe, "scores", scores)
+    path = probed(with_head, "part = 0.2\nobjectives = ['both', 'triplet']")
+    given = ("pretrain", path, "-o", "out", "--budget", "0.0004TFLOP")
+    run(*given, code=1)
+    set_to = ("--set", change.replace("OTHER", str(tiny_masked)))
+    again = run(*given, *set_to, code=1 if said else 0)
+    if said:
+        assert "out holds a choice of objective that was made differently: " in again.stderr
+        assert said in again.stderr
+    assert len(asked) == (2 if said else 5)
 
 
 def test_a_run_of_a_named_objective_is_refused_before_anything_is_scored(
@@ -202,6 +249,7 @@ def test_a_budget_that_scoring_would_eat_up_is_refused_before_a_trial(
     assert "choosing took 201 s of the budget of 150 s" in done.stderr
     assert json.loads(done.stdout)["budget"] == "30.000000s"
     shutil.rmtree(tmp_path / "late/train")
+    (tmp_path / "late/report.json").unlink()
     slow[0], before = 0.0, clock[0]
     more = json.loads(run("pretrain", path, "-o", "late", "--budget", "400s", "--json").stdout)
     assert more["budget"] == "199.000000s", "more may be given once there is a choice, and nothing is tried again"
@@ -240,6 +288,18 @@ def test_without_a_masked_head_there_is_nothing_to_choose(run: Run, tiny: Path, 
 def test_what_is_refused(run: Run, with_head: Path, probed: Probed, changes: list[str], message: str) -> None:
     sets = [part for change in changes for part in ("--set", change)]
     assert message in run("pretrain", probed(with_head), "-o", "out", *sets, code=1).stderr
+
+
+def test_settings_that_no_objective_reads_are_said(run: Run, with_head: Path, probed: Probed) -> None:
+    """Here windows are read by one of the two, and `far` and another rate by none."""
+    path = probed(with_head, "part = 0.2\nobjectives = ['both', 'combined']\nexamples = 8")
+    changes = ("options.far=0.5", "windows_per_batch=2", "train.inside_learning_rate=0.1")
+    given = ("pretrain", path, "-o", "out", "--budget", "1s", *(part for one in changes for part in ("--set", one)))
+    said = run(*given, "--set", "probe.part=0.000001", code=1).stderr
+    assert "options.far = 0.5: this run does not read it" in said
+    assert "train.inside_learning_rate = 0.1: this run does not read it" in said
+    assert "windows_per_batch" not in said
+    assert "probe." not in said.replace("probe.part", "")
 
 
 def test_a_task_without_dev_is_refused(run: Run, with_head: Path, probed: Probed, tmp_path: Path) -> None:

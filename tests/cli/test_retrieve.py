@@ -1,6 +1,7 @@
 """`retrieve`: the three forms of questions, against scores and rankings computed one by one."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from encodeonce.cli.retrieving import KEPT
 from encodeonce.corpus import read
 from encodeonce.corpus.asked import read_ranking
+from encodeonce.encoders.pooled import Pooled
 from encodeonce.errors import DataError
 from encodeonce.metrics.cuad import Clause, cuad
 from encodeonce.metrics.techqa import overlap_f1
@@ -90,6 +92,21 @@ def test_blank_sentences_are_passed_over(tmp_path: Path) -> None:
     assert own.gold == ("2",)
 
 
+@pytest.mark.parametrize("answer", ["false", "true", "", 2, [1]])
+def test_a_mark_of_an_answer_is_true_or_false(tmp_path: Path, answer: object) -> None:
+    """The word "false" was taken as true."""
+    marks = [True, 1, False, 0, None]
+    sentences = [{"text": "a", "start": n, "end": n + 1, "answer": mark} for n, mark in enumerate(marks)]
+    sentences.append({"text": "b", "start": 9, "end": 10})
+    (own,) = read_ranking(lines(tmp_path / "q.jsonl", [{"question": "a", "sentences": sentences}])).questions
+    assert own.gold == ("0", "1")
+    sentences[5]["answer"] = answer
+    (tmp_path / "q.jsonl").write_text("\n" + json.dumps({"question": "a", "sentences": sentences}) + "\n")
+    said = re.escape(f"q.jsonl:2: sentence 6: 'answer' is {answer!r}; it must be true or false, or 1 or 0.")
+    with pytest.raises(DataError, match=said):
+        read_ranking(tmp_path / "q.jsonl")
+
+
 def test_exported_encoders_are_called_as_their_runs(run: Run, tiny: Path, tmp_path: Path) -> None:
     documents = lines(tmp_path / "s.jsonl", [{"section_path": p.split(" > "), "text": t} for p, t in SECTIONS])
     questions = lines(tmp_path / "q.jsonl", [{"question": "a dog", "section_path": ["a"]}])
@@ -98,6 +115,18 @@ def test_exported_encoders_are_called_as_their_runs(run: Run, tiny: Path, tmp_pa
     assert list(scores(run, questions, "one/encoder", "two/encoder", "-d", documents)) == ["BM25", "one", "two"]
     refused = run("retrieve", questions, "BM25/encoder", "-d", documents, code=1)
     assert "BM25/encoder is called 'BM25', as what it is set beside: rename its folder." in refused.stderr
+
+
+def test_an_encoder_that_is_not_there_is_said_before_any_encodes(
+    run: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(Pooled, "encode", lambda self, items: done.append("encoded"))
+    documents = lines(tmp_path / "s.jsonl", [{"section_path": p.split(" > "), "text": t} for p, t in SECTIONS])
+    questions = lines(tmp_path / "q.jsonl", [{"question": "a dog", "section_path": ["a"]}])
+    refused = run("retrieve", questions, tiny, "nowhere", "-d", documents, code=1)
+    assert "nowhere" in refused.stderr
+    assert not done
 
 
 def test_sentences(run: Run, tiny: Path, tmp_path: Path) -> None:

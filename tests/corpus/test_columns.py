@@ -124,6 +124,8 @@ def test_a_file_of_words_alone_gets_a_column(tmp_path: Path) -> None:
     assert rewritten(path, {"tag": [["X", "Y"], ["Z"]]}) == "a X\nb Y\n\nc Z\n"
     with pytest.raises(DataError, match="'X X' holds a blank and blanks divide this file's cells"):
         rewritten(path, {"tag": [["X X", "Y"], ["Z"]]})
+    with pytest.raises(DataError, match=r"x.conll:4: column 'tag' has 'Z', one value for 1 words; it must be a list"):
+        rewritten(path, {"tag": [["X", "Y"], "Z"]})
 
 
 def test_byte_order_mark_comes_back(tmp_path: Path) -> None:

@@ -171,6 +171,7 @@ def test_writing_wrong_predictions_is_refused_and_leaves_nothing(tmp_path: Path)
         ({"upos": [["X", "Y"], ["Z"]]}, "column 'upos' holds 2 sentences; the file has 1"),
         ({"upos": [["X", ""]]}, "'' cannot be written"),
         ({"upos": [["X", "a\tb"]]}, "cannot be written"),
+        ({"upos": ["XY"]}, r"x.conllu:3: column 'upos' has 'XY', one value for 2 words; it must be a list"),
     ):
         with pytest.raises(DataError, match=message):
             conllu.write(tmp_path / "out.conllu", path, columns)

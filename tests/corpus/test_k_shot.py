@@ -37,6 +37,14 @@ def test_too_few_of_a_label_is_an_error_that_names_it() -> None:
         k_shot(range(2), "ab", k=0)
 
 
+def test_items_and_labels_that_are_not_as_many_and_odd_seeds_are_errors_of_ours() -> None:
+    with pytest.raises(DataError, match="4 items and 3 labels: give every item one label"):
+        k_shot(range(4), "aab", k=1)
+    for seed in (-1, 2**32):
+        with pytest.raises(ConfigError, match=rf"seed={seed} must be 0 or more"):
+            k_shot(range(4), "aabb", k=1, seed=seed)
+
+
 def rows(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]

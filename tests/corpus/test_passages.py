@@ -73,6 +73,11 @@ def test_folder_of_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     assert (tmp_path / "out" / "sub" / "my_notes.md").read_bytes() == b"line\r\nmore"
     with pytest.raises(DataError, match="leads out of"):
         write_passages(tmp_path / "out", [Passage("../x.txt", "", "t")], format="folder")
+    with pytest.raises(DataError, match=r"'sub/.net' would be a hidden file"):
+        write_passages(tmp_path / "out", [Passage("sub/.net", "", "t")], format="folder")
+    (tmp_path / "out" / ".cache").mkdir()
+    (tmp_path / "out" / ".cache" / "b.txt").write_text("y", encoding="utf-8")
+    assert [one.id for one in read_passages(tmp_path / "out")] == ["a.txt", "sub/my_notes.md"]
 
 
 def test_a_source_that_is_null_is_none(tmp_path: Path) -> None:

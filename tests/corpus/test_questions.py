@@ -69,6 +69,21 @@ def test_squad_flat_and_nested_agree(tmp_path: Path) -> None:
     assert read_questions(put(tmp_path / "f.jsonl", flat))[0].answers == (Answer(""),)
 
 
+def test_a_mark_that_is_a_word_is_neither_true_nor_false(tmp_path: Path) -> None:
+    """ "false" was taken as true."""
+    flat = {"id": "a", "context": "Oslo", "question": "Where?", "answers": [], "is_impossible": "false"}
+    with pytest.raises(DataError, match=r"f.jsonl:1 \(question a\): 'is_impossible' is 'false'; it must be true or"):
+        read_questions(put(tmp_path / "f.jsonl", flat))
+    flat["is_impossible"] = None
+    assert read_questions(put(tmp_path / "f.jsonl", flat))[0].answers == ()
+    marked = [{"text": "Oslo", "answer": 1}, {"text": "Bergen", "answer": "false"}]
+    own = {"id": "a", "question": "Where?", "sentences": marked}
+    with pytest.raises(DataError, match=r"o.jsonl:1: sentence 2: 'answer' is 'false'; it must be true or false"):
+        read_questions(put(tmp_path / "o.jsonl", own))
+    marked[1]["answer"] = False
+    assert [one.text for one in read_questions(put(tmp_path / "o.jsonl", own))[0].answers] == ["Oslo"]
+
+
 def test_squad_written_and_read_again(tmp_path: Path) -> None:
     questions = read_questions(put(tmp_path / "s.json", SQUAD))[:2]
     write_questions(tmp_path / "again.json", questions, format="squad")

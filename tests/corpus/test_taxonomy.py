@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encodeonce.corpus import read
+from encodeonce.corpus import format_of, read
 from encodeonce.corpus.taxonomy import (
     Taxonomy,
     map_categories,
@@ -63,6 +63,7 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
     assert ("Computer Science", "Computer Science", "Robotics") in arxiv
     eurovoc = read_taxonomy(folder / "eurovoc_observed.tsv")
     assert max(map(len, eurovoc)) > 1
+    assert {("TRADE", "trade policy"), ("TRADE", "trade policy", "award of contract")} <= set(eurovoc)
     codes = read_codes(folder / "arxiv_categories.tsv")
     assert codes["cs.RO"] == ("Computer Science", "Computer Science", "Robotics")
     assert set(codes.values()) == set(arxiv)
@@ -89,6 +90,17 @@ def test_taxonomy_files_of_each_form(shared: Path, tmp_path: Path) -> None:
         ),
         ("m.tsv", "1\tA\t\n2\tB\t1\tC\n", r"m.tsv:2: more values"),
         ("n.txt", "A > B\n7 - A > > B\n", r"n.txt:2: '7 - A > > B' has a node without a name"),
+        (
+            "p.tsv",
+            "code\tlabel\tparent\n1\tA\t\n\n0002\tB\t1\n3\tC\t2\n",
+            r"p.tsv:5: '3' has the parent '2', and no row has this code",
+        ),
+        (
+            "r.tsv",
+            "code\tlabel\tparent\n1\tA\t\n2\tB\t4\n3\tC\t2\n4\tD\t3\n",
+            r"r.tsv:3: '2' has no root: its parents are '4', '3', '2', which go round",
+        ),
+        ("o.tsv", "code\tlabel\tparent\n1\tA\t1\n", r"o.tsv:2: '1' has no root: its parents are '1', which"),
         ("t.tsv", "x\ty\n1\t2\n", "it needs group, archive, name"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -162,6 +174,22 @@ def test_a_folder_of_texts_is_documents_with_its_folders_as_path(tmp_path: Path)
     (tmp_path / "x.txt").write_bytes(b"\xff")
     with pytest.raises(DataError, match=r"x.txt:1:1: byte 0xff is not UTF-8"):
         read(tmp_path)
+
+
+def test_hidden_folders_are_no_categories_and_their_texts_no_documents(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / ".kept" / "texts"
+    for name in ("tv/a.txt", "tv/.ipynb_checkpoints/a.txt", ".git/about.md", ".git/HEAD", ".draft.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("One.", encoding="utf-8")
+    assert [(d.id, path_of(d)) for d in read(folder)] == [("tv/a", ("tv",))]
+    assert f"{folder}: 3 hidden texts (a part of the path begins with a dot) are left out" in caplog.text
+    assert "are no texts" not in caplog.text
+    (folder / "tv/a.txt").unlink()
+    with pytest.raises(DataError, match=r"holds no text: .*; 3 hidden ones .* are not read"):
+        read(folder, format="folder")
+    assert format_of(folder).name == "hub"
 
 
 def test_pretrain_1_sentences(cases: Path) -> None:

@@ -119,6 +119,12 @@ def test_predictions_for_text(tmp_path: Path) -> None:
     assert out.read_text("utf-8") == "yes\tGo on.\nno\tStop\n"
     with pytest.raises(DataError, match=r"x.txt:1: column 'tag' has 1 labels for 3 words"):
         write(out, path, {"tag": [["V"], ["V"]]})
+    with pytest.raises(DataError, match=r"x.txt:2: column 'tag' has 'VP', one label, and other texts have one a word"):
+        write(out, path, {"tag": [["V", "P", "."], "VP"]})
+    for columns in ({"label": ["yes", "a\tb"]}, {"tag": [["V", "P", "."], ["a\tb"]]}, {"n": [1, 2], "m": ["", "a\tb"]}):
+        with pytest.raises(DataError, match=r"x.txt:2: the label 'a\\tb' holds a tab or a line end"):
+            write(out, path, columns)
+    assert out.read_text("utf-8") == "yes\tGo on.\nno\tStop\n"
     with pytest.raises(DataError, match="has values for 1 texts; there are 2"):
         write(out, path, {"label": ["yes"]})
 

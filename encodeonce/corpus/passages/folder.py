@@ -1,4 +1,5 @@
-"""Plain text as passages: a folder with a text a file (.txt, .md), or one such file. Cut them with `windows`.
+"""Plain text as passages: a folder with a text a file (.txt, .md; hidden ones apart), or one such file. Cut them with
+`windows`.
 
 A text's id is its path below the folder, its title the file's name without the ending. The text is kept as it is, so
 that offsets are those of the file (read as UTF-8, a byte order mark apart).
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...types import Passage
-from .._files import TEXTS, Target, is_text, text_files, text_of, write_text
+from .._files import TEXTS, Target, any_text, is_hidden, is_text, text_files, text_of, write_text
 from .._format import Format
 
 __all__ = ["FORMATS", "read", "recognises", "write"]
@@ -30,18 +31,22 @@ def recognises(path: str | Path) -> bool:
     root = Path(path)
     if (root / "corpus.jsonl").is_file():  # BEIR's folder, with a README beside it
         return False
-    return root.is_file() or (root.is_dir() and any(map(is_text, root.rglob("*"))))
+    return root.is_file() or (root.is_dir() and any_text(root))
 
 
 def write(target: Target, passages: Iterable[Passage]) -> None:
-    """A text a file below the folder `target`, under the passage's id. DataError for an id that leads elsewhere."""
+    """A text a file below the folder `target`, under the passage's id. DataError for an id that leads elsewhere, or to
+    a hidden file, which is not read again."""
     if not isinstance(target, (str, Path)):
         raise DataError("a folder of texts cannot be written to a stream. Use jsonl.")
     root = Path(target)
     for passage in passages:
         file = root / (passage.id if is_text(Path(passage.id)) else f"{passage.id}.txt")
-        if not file.resolve().is_relative_to(root.resolve()):
+        place, within = file.resolve(), root.resolve()
+        if not place.is_relative_to(within):
             raise DataError(f"{passage.place or passage.id}: id {passage.id!r} leads out of {root}. Use jsonl.")
+        if is_hidden(place.relative_to(within)):
+            raise DataError(f"{passage.place or passage.id}: id {passage.id!r} would be a hidden file. Use jsonl.")
         write_text(file, [passage.text])
 
 

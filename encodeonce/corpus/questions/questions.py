@@ -4,7 +4,7 @@
 "passage_ids"?: ...}. `answer_starts` say at which character of its passage each answer stands: of the one there is, or
 of that which `answer_passages` names. The passages are looked up in the file `passages.jsonl`
 (or .jsonl.gz) beside the questions, or in those given. In place of a passage, a question may bring "sentences": [{
-"text", "answer": 0 or 1}, ...]; each is then a passage, and those marked are answers, where they stand.
+"text", "answer": 0 or 1}, ...]; each is then a passage, and those marked 1 (or true) are answers, where they stand.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import DataError
 from ...types import Answer, Passage, Question
-from .._fields import kind, objects, string, strings
+from .._fields import kind, objects, string, strings, truth
 from .._files import Target, stem, write_text
 from .._format import Format
 from .._objects import Objects, written
@@ -125,8 +125,8 @@ def _sentences(value: Mapping[str, Any], name: str, place: str) -> tuple[tuple[P
     passages = tuple(Passage(f"{name}/{n}", text=text, place=place) for n, text in enumerate(texts))
     answers = [
         Answer(text, passage.id, 0, len(text))
-        for one, text, passage in zip(marked, texts, passages, strict=True)
-        if one.get("answer")
+        for n, (one, text, passage) in enumerate(zip(marked, texts, passages, strict=True), 1)
+        if truth(one, "answer", f"{place}: sentence {n}")
     ]
     return passages, tuple(answers)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import DataError
 from ...types import Answer, Passage, Question
-from .._fields import objects, string, strings
+from .._fields import objects, string, strings, truth
 from .._files import Target, stem, write_text
 from .._format import Format
 from .._objects import Objects, has_fields, opens_with
@@ -105,12 +105,12 @@ def _answers(value: Mapping[str, Any], passage: Passage, place: str) -> tuple[An
         texts, starts = strings(content.get("text"), "answers.text", place), content.get("answer_start")
         if not isinstance(starts, list) or len(starts) != len(texts):
             raise DataError(f"{place}: {len(texts)} answers; 'answer_start' must be a list of as many numbers.")
-        none = value.get("is_impossible", not texts)
+        none = truth(value, "is_impossible", place, not texts)
     else:
         pairs = objects(value, "answers", place) if content is not None else []
         texts = tuple(string(pair, "text", place) for pair in pairs)
         starts = [pair.get("answer_start") for pair in pairs]
-        none = value.get("is_impossible", False)
+        none = truth(value, "is_impossible", place)
     if none and texts:
         raise DataError(f"{place}: 'is_impossible' is true, and there are answers, such as {texts[0]!r}.")
     if none:
