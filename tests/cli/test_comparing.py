@@ -20,7 +20,7 @@ from encodeonce.cli.contenders import contenders
 from encodeonce.errors import RunError
 from encodeonce.report.results import ResultsRow, read_rows
 from encodeonce.tasks import named
-from encodeonce.types import Document
+from encodeonce.types import Document, Spec
 
 WORDS = Document("s", ("a", "b"), columns={"upos": ("X", "Y"), "deprel": ("x", "y")})
 TASKS = tuple(named(name).learn([WORDS]) for name in ("upos", "deprel"))
@@ -191,12 +191,13 @@ def test_a_damaged_file_of_a_report_is_named(tmp_path: Path, name: str, content:
 def test_seconds_of_one_machine_are_never_said_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report that goes on elsewhere, or with more threads, measures the encoder's pass again."""
     files = tried(tmp_path).files
+    spec = Spec("mini", "", "", "", n_blocks=6, width=8, layers=(0, 6), window=32, overlap=0)
     here = {"machine": "A", "threads": 1}
     monkeypatch.setattr(report_files, "surroundings", lambda: here)
 
     def encoded(written: int, hits: int, seconds: float) -> Any:
         material = Mock(spec=learning.Material)
-        material.spec = SimpleNamespace(dtype="fp16")
+        material.spec = spec
         report = SimpleNamespace(asked=9, written=written, hits=hits, duplicates=0)
         material.encoded = SimpleNamespace(report=report, seconds=seconds)
         return material
@@ -207,18 +208,20 @@ def test_seconds_of_one_machine_are_never_said_of_another(tmp_path: Path, monkey
     files.remember_encoding(encoded(9, 0, 70.0))
     assert (measured("test", (0, 6), 1.0), measured("train", (6,), 2.0), measured("test", (0,), 0.5)) == (1.0, 2.0, 0.5)
     assert measured("test", (), 1.0) is None
-    assert files.encode_seconds("fp16") == 70.0
+    assert files.encode_seconds(spec) == 70.0
+    assert files.encode_seconds(replace(spec, layers=(6,))) is None
+    assert files.encode_seconds(replace(spec, dtype="int8")) is None
     here |= {"machine": "B"}
     files.remember_encoding(encoded(0, 9, 0.1))  # the store was brought along
-    assert files.encode_seconds("fp16") is None
+    assert files.encode_seconds(spec) is None
     assert (measured("test", (6,), 3.0), measured("train", (6,), 4.0)) == (3.0, 4.0)
     files.remember_encoding(encoded(9, 0, 150.0))  # it was lost, and made here
-    assert files.encode_seconds("fp16") == 150.0
+    assert files.encode_seconds(spec) == 150.0
     here |= {"threads": 2}
-    assert files.encode_seconds("fp16") is None
+    assert files.encode_seconds(spec) is None
     assert measured("test", (6,), 5.0) == 5.0
     here |= {"machine": "A", "threads": 1}
-    assert files.encode_seconds("fp16") == 70.0
+    assert files.encode_seconds(spec) == 70.0
     assert (measured("test", (6,), 9.0), measured("train", (6,), 9.0)) == (1.0, 2.0)
 
 

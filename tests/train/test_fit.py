@@ -176,6 +176,7 @@ def test_a_finished_run_is_not_run_again(make_corpus: Corpus, tmp_path: Path, ca
     first = job.fit(QUICK, folder=tmp_path, dev=job.examples)
     again = Job(make_corpus(12))
     stop_after(again.method, 0)
+    caplog.clear()
     with caplog.at_level("INFO", "encodeonce"):
         second = again.fit(QUICK, folder=tmp_path, dev=again.examples)
     assert second == first
