@@ -135,9 +135,12 @@ def finder(
 ) -> Retriever:
     """The retriever called `name` over all passages of a memory; `encoder` and `beside` as `pooled_for`.
 
-    ConfigError for "dense" or an encoder of vectors where it has none, and for a memory without a passage.
+    ConfigError for "dense" or an encoder of vectors where it has none, and for a memory without a passage; CorruptStore
+    where its vectors were lost, unless the retriever is "bm25".
     """
-    if encoder is not None and memory.vectors is None:
+    if name != "bm25":
+        memory.refuse_lost("vectors")
+    if encoder is not None and not memory.has_vectors:
         raise ConfigError(f"vectors={encoder!r}: {memory.path} has none that an encoder could have made. Leave it out.")
     if name not in ("auto", "dense", "bm25"):
         raise ConfigError(f"retriever={name!r} is not known. There is: auto, dense, bm25.")
