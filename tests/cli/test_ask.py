@@ -62,6 +62,19 @@ def test_a_file_of_questions_is_answered_and_scored(run: Run, reader: Path, tmp_
     assert (scores["n"], scores["answer_recall@3"], scores["unanswerable_exact_match"]) == (2.0, 100.0, 100.0)
 
 
+def test_answers_that_fail_leave_those_that_were_written_before(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts")
+    (tmp_path / "q.txt").write_text("who paints?\n", encoding="utf-8")
+    asked = ["ask", reader, "--file", tmp_path / "q.txt", "-o", tmp_path / "new" / "out.jsonl"]
+    run(*asked)
+    before = (tmp_path / "new" / "out.jsonl").read_bytes()
+    assert json.loads(before)["question"] == "who paints?"
+    for shard in (reader / "memory" / "states").glob("[0-9a-f]*.*"):
+        shard.unlink()
+    assert "lacks the states" in run(*asked, code=1).stderr
+    assert [(one.name, one.read_bytes()) for one in (tmp_path / "new").iterdir()] == [("out.jsonl", before)]
+
+
 def test_add_replace_remove_and_gc(run: Run, reader: Path, tmp_path: Path) -> None:
     run("memory", "build", reader, tmp_path / "texts", "--words", 4)
     memory = reader / "memory"

@@ -141,6 +141,16 @@ def test_a_search_goes_on_where_it_was_stopped(
         assert f"search.json is a search with other {said}. Train into another folder" in other.stderr
 
 
+@pytest.mark.parametrize("content", ['{"designs": [', "{}", "[]", '{"trials": [{"design": {}}]}', '{"trials": [1]}'])
+def test_a_damaged_search_is_named(run: Run, reader_config: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "search.json").write_text(content, encoding="utf-8")
+    asked = ["--set", "search.questions=8", "--set", "search.designs=[{live=1}]"]
+    said = run("memory", "train", reader_config, "-o", "run", *asked, code=1).stderr
+    assert "search.json was cut or changed: " in said
+    assert "Remove it: the search then begins anew." in said
+
+
 def test_a_search_is_not_taken_up_with_another_start_or_decoder(
     run: Run, reader_config: Path, tiny: Path, tmp_path: Path
 ) -> None:

@@ -8,13 +8,14 @@ of that which `answer_passages` names. The passages are looked up in the file `p
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
 from ...types import Answer, Passage, Question
 from .._fields import kind, objects, string, strings, truth
-from .._files import Target, stem, write_text
+from .._files import Target, lines, stem, write_text
 from .._format import Format
 from .._objects import Objects, written
 from ..passages import read_passages
@@ -49,9 +50,13 @@ def write(target: Target, questions: Iterable[Question]) -> None:
 
 
 def passages_beside(path: str | Path) -> Path | None:
-    """The file where a file of questions looks its passages up when it is told of none."""
-    names = (Path(path).parent / f"passages.jsonl{ending}" for ending in (".gz", ""))
-    return next((name for name in names if name.exists()), None)
+    """The file where a file of questions looks its passages up when it is told of none. DataError where there are two,
+    packed and plain, that do not hold the same: one of them is old."""
+    plain, packed = (Path(path).parent / f"passages.jsonl{ending}" for ending in ("", ".gz"))
+    there = [name for name in (plain, packed) if name.exists()]
+    if len(there) == 2 and any(one != other for one, other in zip_longest(lines(plain), lines(packed))):
+        raise DataError(f"{plain} and {packed} hold different passages. Remove the one that is old, or name the other.")
+    return there[0] if there else None
 
 
 def _beside(path: str | Path, passages: str | Path | Iterable[Passage] | None) -> Iterable[Passage]:

@@ -68,7 +68,7 @@ def _question(value: Mapping[str, Any], place: str, held: Mapping[str, Passage])
 def _answer(value: Mapping[str, Any], document: Passage, place: str) -> Answer:
     try:
         start, stop = int(value["START_OFFSET"]), int(value["END_OFFSET"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise DataError(f"{place}: START_OFFSET and END_OFFSET must be numbers of characters.") from None
     text = document.text[start:stop] if 0 <= start < stop else ""
     if not text.strip():
