@@ -172,6 +172,11 @@ class Memory:
             raise NotStored(f"{self.path} has no passage {passage!r} among its {len(self)}.") from None
 
     @property
+    def revision(self) -> int:
+        """Another number after every change of the passages that was made or seen here."""
+        return self.ledger.next
+
+    @property
     def passages(self) -> list[Passage]:
         """All of them, in the order they came."""
         return list(self.ledger.passages.values())
