@@ -76,7 +76,7 @@ def ask(
         raise ConfigError(f"--output {output} is the file of questions, which would be lost. Name another.")
     asked: list[str | Question] = [question] if question is not None else []
     if file is not None:
-        asked += read_questions(file, format=format)
+        asked += read_questions(file, format=format, bare=True)
     answerer = Answerer.load(
         run,
         memory,

@@ -299,7 +299,7 @@ def plan(
     from .memory_planning import forecast
 
     held = load_reader(run, encoder)
-    asked = [] if questions is None else read_questions(questions)
+    asked = [] if questions is None else read_questions(questions, bare=True)
     found = forecast(held, passages(), asked, k, budget)
     click.echo(json.dumps(found.to_json()) if as_json else found.text())
 

@@ -57,8 +57,8 @@ def with_passages(
     ]
     if lose:
         log.warning(
-            "%d of %d questions are not read with all of their own passages, for there are %d to each, the first %s: "
-            "those that hold an answer come first. Raise data.k, or set it to 0 to read them as the file has them.",
+            "%d of %d questions are read without some of their own passages, with at most %d each, the first %s: those "
+            "that hold an answer come first, then what is found. Raise data.k, or set it to 0: as the file has them.",
             *(len(lose), len(given), k, lose[0].place or lose[0].id),
         )
     return given

@@ -75,6 +75,24 @@ def test_answers_that_fail_leave_those_that_were_written_before(run: Run, reader
     assert [(one.name, one.read_bytes()) for one in (tmp_path / "new").iterdir()] == [("out.jsonl", before)]
 
 
+def test_questions_that_name_passages_by_id_are_asked_without_looking_these_up(
+    run: Run, reader: Path, tmp_path: Path
+) -> None:
+    run("memory", "build", reader, tmp_path / "texts")
+    own = {"id": "q", "question": "who paints?", "answers": ["a dog"], "answer_starts": [3], "passage_id": "p"}
+    techqa = {
+        "QUESTION_ID": "q", "QUESTION_TEXT": "who paints?", "DOC_IDS": ["n"], "ANSWERABLE": "Y", "DOCUMENT": "n",
+        "ANSWER": "a dog", "START_OFFSET": 3, "END_OFFSET": 8,
+    }  # fmt: skip
+    for name, rows in (("own.jsonl", own), ("techqa.json", [techqa])):
+        (tmp_path / name).write_text(json.dumps(rows), encoding="utf-8")
+        done = run("ask", reader, "--file", tmp_path / name, "-k", 2)
+        assert json.loads(done.stdout)["question"] == "who paints?"
+        scores = json.loads(done.stderr.strip().splitlines()[-1])
+        assert (scores["n"], scores["answer_recall@2"]) == (1.0, 100.0)
+        run("memory", "plan", reader, tmp_path / "texts", "--questions", tmp_path / name, "--budget-seconds", 0.1)
+
+
 def test_add_replace_remove_and_gc(run: Run, reader: Path, tmp_path: Path) -> None:
     run("memory", "build", reader, tmp_path / "texts", "--words", 4)
     memory = reader / "memory"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from encodeonce.corpus import format_of, read, write
+from encodeonce.corpus.questions import read_questions
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.types import Answer
 
@@ -107,6 +108,10 @@ def test_techqa_has_candidates_and_says_where_the_answer_stands(tmp_path: Path) 
     assert asked[0].answers == (Answer("cat", "n1", 4, 7),)
     assert asked[1].answers == (Answer(""),)
     assert asked[2].answers == ()
+    bare = read_questions(path, bare=True)
+    assert [(q.text, q.answers, q.passages) for q in bare] == [
+        (q.text, tuple(Answer(answer.text) for answer in q.answers), ()) for q in asked
+    ]
     columns = {"answers": [("dog",), (), ()], "answer_starts": [(17,), (), ()], "answer_passages": [("n1",), (), ()]}
     write(tmp_path / "o.json", path, columns)
     rows = json.loads((tmp_path / "o.json").read_text())

@@ -236,6 +236,10 @@ def test_our_own_form(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="passage 'p' is not among the 1 passages"):
         read_questions(tmp_path / "q.jsonl", passages=[Passage("r", text="z")])
     (tmp_path / "passages.jsonl").unlink()
+    bare = read_questions(tmp_path / "q.jsonl", bare=True)
+    assert [(q.answers, q.passages, q.relevant) for q in bare] == [
+        ((Answer("Oslo"),), (), ("p",)), ((Answer("z"),), (), ("r", "p")),
+    ]  # fmt: skip
     with pytest.raises(DataError, match="names passages by id, and there is neither"):
         read_questions(tmp_path / "q.jsonl")
 

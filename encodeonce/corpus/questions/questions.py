@@ -10,7 +10,7 @@ of that which `answer_passages` names. The passages are looked up in the file `p
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import DataError
 from ...types import Answer, Passage, Question
@@ -29,14 +29,19 @@ OWN = (
 )
 
 
-def read(path: str | Path, *, passages: str | Path | Iterable[Passage] | None = None) -> list[Question]:
-    """Every question with its passages, which are relevant to it by definition.
+def read(
+    path: str | Path, *, passages: str | Path | Iterable[Passage] | Literal[False] | None = None
+) -> list[Question]:
+    """Every question with its passages, which are relevant to it by definition; False: without, and with its answers'
+    texts alone.
 
     DataError with file and line where a passage is not there or an answer does not stand at its place.
     """
     found, name = Objects.read(path), stem(path)
-    held: dict[str, Passage] = {}
-    if any(value.get("passage_id") is not None or value.get("passage_ids") for value in found.values):
+    held: dict[str, Passage] | None = None if passages is False else {}
+    if passages is not False and any(
+        value.get("passage_id") is not None or value.get("passage_ids") for value in found.values
+    ):
         held = {passage.id: passage for passage in _beside(path, passages)}
     return [
         _question(value, place, f"{name}:{i}", held)
@@ -70,7 +75,7 @@ def _beside(path: str | Path, passages: str | Path | Iterable[Passage] | None) -
     return read_passages(passages) if isinstance(passages, (str, Path)) else passages
 
 
-def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[str, Passage]) -> Question:
+def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[str, Passage] | None) -> Question:
     own = value.get("id")
     name = ordinal if own is None else str(own)
     meta = {key: content for key, content in value.items() if key not in OWN}
@@ -79,11 +84,11 @@ def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[
         passages, answers = _sentences(value, name, place)
         relevant = tuple(answer.passage for answer in answers)
         return Question(name, text, answers, passages, meta, place, relevant)
-    passages = tuple(_held(held, one, place) for one in _ids(value, place))
-    answers = answers_of(value, ("answers", "answer"), place)
-    if value.get("answer_starts") is not None:
+    ids, answers = _ids(value, place), answers_of(value, ("answers", "answer"), place)
+    passages = () if held is None else tuple(_held(held, one, place) for one in ids)
+    if held is not None and value.get("answer_starts") is not None:
         answers = _located(value, passages, place)
-    return Question(name, text, answers, passages, meta, place, tuple(passage.id for passage in passages))
+    return Question(name, text, answers, passages, meta, place, tuple(ids))
 
 
 def _ids(value: Mapping[str, Any], place: str) -> list[str]:
@@ -149,4 +154,4 @@ def _object(question: Question) -> dict[str, Any]:
     return own | {name: value for name, value in question.meta.items() if name not in OWN}
 
 
-FORMATS = (Format("questions", (".jsonl", ".ndjson", ".json"), read, write),)
+FORMATS = (Format("questions", (".jsonl", ".ndjson", ".json"), read, write, by_id=True),)
