@@ -101,6 +101,12 @@ class Memory:
                 f"{folder} shows passages as {memory.form!r} and has {'some' if memory.has_vectors else 'no'} "
                 f"vectors; asked for are {form!r} and {'no' if vectors is None else 'some'}. {advice}"
             )
+        left = next((folder / name for name in memory.lost if manifest_names(folder / name)), None)
+        if left is not None:
+            raise CorruptStore(
+                f"{left} has shards and no store.json that says what made them. Put that file back, or remove {left}: "
+                f"{memory.restoring()} then encodes them anew."
+            )
         if vectors is not None:
             Store.open(folder / "vectors", vectors)
         if states is not None and "states" in memory.lost:
@@ -152,6 +158,8 @@ class Memory:
                 raise CorruptStore(
                     f"{self.path / name} is lost: {self.path} had {name}, and there is no store.json. "
                     f"{self.restoring()} encodes the {name} of all passages in these files anew."
+                    + " Until then BM25 finds passages: ask --retriever bm25."
+                    * (name == "vectors")
                 )
 
     def restoring(self) -> str:

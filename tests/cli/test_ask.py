@@ -231,6 +231,17 @@ def test_a_store_that_was_lost_is_named_and_made_again_by_building(run: Run, rea
         assert run(*asked).stdout == found
 
 
+def test_shards_that_nothing_describes_are_named_by_building(run: Run, reader: Path, tmp_path: Path) -> None:
+    states, built = reader / "memory" / "states", ["memory", "build", reader, tmp_path / "texts"]
+    run(*built)
+    (states / "store.json").unlink()
+    assert f"{states} is lost" in run("ask", reader, "who?", code=1).stderr
+    said = run(*built, code=1).stderr
+    assert f"or remove {states}: `encodeonce memory build RUN FILE... -o {reader / 'memory'}` then encodes" in said
+    shutil.rmtree(states)
+    assert "states     2 encoded" in run(*built).stdout
+
+
 def test_lost_vectors_are_named_and_come_back_by_building_or_adding_again(
     run: Run, reader: Path, tmp_path: Path
 ) -> None:
