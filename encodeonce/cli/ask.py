@@ -2,7 +2,7 @@
 
 import json
 import logging
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from .options import encoder_option, json_option, k_option, run_argument, vector
 
 if TYPE_CHECKING:
     from ..memory import Memory
-    from ..serve.answerer import Answered
+    from ..serve.answerer import Answered, Answerer
     from ..types import Question
 
 __all__ = ["ask"]
@@ -62,11 +62,12 @@ def ask(
 ) -> None:
     """Answer QUESTION, or all questions of a file, with RUN from its memory of passages.
 
-    An answer comes with the passage and the characters it stands at. A file's answers are JSON, one a line; where the
-    file has the right answers too, exact match and F1 are printed at the end.
+    An answer comes with the passage and the characters it stands at. A file's answers are JSON, one a line, written to
+    OUTPUT when all are given; where the file has the right answers too, exact match and F1 are printed at the end.
     """
     if (question is None) == (file is None):
         raise click.UsageError("Give a question, or a file of them with --file.")
+    from ..corpus._files import write_text
     from ..corpus.questions import read_questions
     from ..errors import ConfigError
     from ..serve.answerer import Answerer
@@ -75,7 +76,7 @@ def ask(
         raise ConfigError(f"--output {output} is the file of questions, which would be lost. Name another.")
     asked: list[str | Question] = [question] if question is not None else []
     if file is not None:
-        asked += read_questions(file, format=format)
+        asked += read_questions(file, format=format, bare=True)
     answerer = Answerer.load(
         run,
         memory,
@@ -85,23 +86,25 @@ def ask(
         k=k,
         size=batch_size,
     )
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-    out = sys.stdout if output is None else output.open("w", encoding="utf-8")
     found: list[Answered] = []
-    try:
-        for first in range(0, len(asked), TOGETHER):
-            part = answerer.ask_all(asked[first : first + TOGETHER])
-            for one in part:
-                text = json.dumps(one.to_json(), ensure_ascii=False) if as_json or file else _text(one)
-                click.echo(text, file=out)
-            found += part
-    finally:
-        if output is not None:
-            out.close()
+    lines = _lines(answerer, asked, found, as_json or file is not None)
+    if output is not None:
+        write_text(output, lines)
+    for line in lines:
+        click.echo(line, nl=False)
     if any(one.question.answers for one in found):
         click.echo(json.dumps(_scores(found, k)), err=True)
     _keep_hits(answerer.memory)
+
+
+def _lines(
+    answerer: "Answerer", asked: "list[str | Question]", found: "list[Answered]", as_json: bool
+) -> Iterator[str]:
+    """Each answer as it is written, once it is given, and then in `found`."""
+    for first in range(0, len(asked), TOGETHER):
+        for one in answerer.ask_all(asked[first : first + TOGETHER]):
+            found.append(one)
+            yield (json.dumps(one.to_json(), ensure_ascii=False) if as_json else _text(one)) + "\n"
 
 
 def _keep_hits(memory: "Memory") -> None:

@@ -182,6 +182,7 @@ def add(
     from ..serve.folder import encoder_of
 
     opened = Memory.open(path)
+    opened.refuse_lost("states", "vectors")
     if vectors is not None and opened.vectors is None:
         raise ConfigError(
             f"--vectors {vectors}: {path} has no vectors, and adding gives it none. Leave the option out, or build "
@@ -251,7 +252,8 @@ def info(path: Path, as_json: bool) -> None:
     """What MEMORY holds, what it takes, and which passages were found and answered from."""
     from ..memory import Memory
 
-    found = Memory.open(path).info()
+    opened = Memory.open(path)
+    found = opened.info()
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -269,6 +271,7 @@ def info(path: Path, as_json: bool) -> None:
             )
             if lost := found["lost_items"][name]:
                 lines.append(f"           {lost:,} are lost: `build` or `add` the same passages again to encode them")
+    lines += [f"{name:<10} lost; {opened.restoring()} makes them again" for name in found["lost"]]
     lines.append(f"asked      {found['asked']:,} questions; {found['never_found']:,} passages were never found")
     for name in ("most_found", "most_answered"):
         lines += [f"{name.replace('_', ' '):<14} {count:>6,}  {one}" for one, count in found[name]]
@@ -296,7 +299,7 @@ def plan(
     from .memory_planning import forecast
 
     held = load_reader(run, encoder)
-    asked = [] if questions is None else read_questions(questions)
+    asked = [] if questions is None else read_questions(questions, bare=True)
     found = forecast(held, passages(), asked, k, budget)
     click.echo(json.dumps(found.to_json()) if as_json else found.text())
 

@@ -86,9 +86,9 @@ def search(
     """The design with the best exact match on dev, the first of equals, and every trial.
 
     FOLDER/search.json keeps what is done: a search that was stopped goes on. RunError where it is of other settings,
-    questions, start, decoder or encoder.
+    questions, start, decoder or encoder, or is damaged.
     """
-    path, trials = folder / "search.json", list[Trial]()
+    path = folder / "search.json"
     known = {
         "designs": [design.chosen() for design in designs],
         "settings": settings.to_json(),
@@ -99,14 +99,7 @@ def search(
         "questions": _digest([*splits["train"], *splits["dev"]]),
         **encoder.spec("last", "fp16" if store is None else store.spec.dtype).compared(),
     }
-    if path.exists():
-        held = json.loads(path.read_text(encoding="utf-8"))
-        trials = [Trial(**one) for one in held.pop("trials")]
-        if held != json.loads(json_bytes(known)):
-            differing = [name for name in known if held.get(name) != json.loads(json_bytes(known))[name]]
-            raise RunError(
-                f"{path} is a search with other {', '.join(differing)}. Train into another folder, or remove it."
-            )
+    trials = _kept(path, json.loads(json_bytes(known)))
     every = splits["train"]
     chosen = np.unique(np.linspace(0, len(every) - 1, min(config.search.questions, len(every))).astype(int))
     scorers, size = {"answer": AnswerScorer()}, settings.per_device_eval_batch_size
@@ -120,6 +113,24 @@ def search(
     shutil.rmtree(folder / "search", ignore_errors=True)
     best = max(range(len(trials)), key=lambda number: trials[number].rank)
     return designs[best], trials
+
+
+def _kept(path: Path, known: Mapping[str, Any]) -> list[Trial]:
+    """The trials that are done of the search that `known` describes; RunError for another one's file."""
+    if not path.exists():
+        return []
+    try:
+        held = json.loads(path.read_bytes())
+        trials = [Trial(**one) for one in held.pop("trials")]
+        sorted(trial.rank for trial in trials)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise RunError(f"{path} was cut or changed: {problem!r}. Remove it: the search then begins anew.") from None
+    differing = [name for name in {**known, **held} if name not in held or held[name] != known.get(name)]
+    if differing:
+        raise RunError(
+            f"{path} is a search with other {', '.join(differing)}. Train into another folder, or remove it."
+        )
+    return trials
 
 
 def _changed(own: Mapping[str, Any], trial: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..corpus._format import Format
 from ..corpus.passages import read_passages
-from ..corpus.questions import read_questions
+from ..corpus.questions import question_format, read_questions
+from ..corpus.questions.questions import passages_beside
 from ..corpus.windows import question_windows, windows
 from ..encoders.checkpoint import label
 from ..encoders.pretrained import Pretrained
@@ -33,6 +35,9 @@ from .reader_search import Trial, designs_of, search
 __all__ = ["ReaderPlan", "ReaderReport", "plan_reader", "train_reader"]
 
 log = logging.getLogger("encodeonce")
+
+OWN_FILE = ("techqa", "sections")
+"""Formats of questions whose passages stand in one file of a form of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +229,27 @@ def train_reader(config: ReaderConfig, folder: Path, *, whole: bool = False) -> 
 
 def _splits(data: QuestionsSection) -> dict[str, list[Question]]:
     """The questions of each split with the passages that they are read with."""
-    others = [one for name in data.passages for one in read_passages(name, format=data.passages_format)]
-    others = _cut(others, data)
     splits = {"train": data.train, "dev": data.dev, "test": data.test}
-    return {split: _given(_read(names, data), others, data) for split, names in splits.items() if names}
+    forms = {name: question_format(name, data.format) for names in splits.values() for name in names}
+    whole = next((name for name, form in forms.items() if form.name in OWN_FILE), None)
+    others: list[Passage] = []
+    if whole is None:
+        others = [one for name in data.passages for one in read_passages(name, format=data.passages_format)]
+    elif len(data.passages) > 1:
+        raise ConfigError(
+            f"{whole} is of the form {forms[whole].name!r}, whose passages are one file, and data.passages names "
+            f"{len(data.passages)}. Name that file alone."
+        )
+    named = {name: _named(name, form, data, others) for name, form in forms.items()}
+    cut = _cut(others, data)
+    return {split: _given(_read(names, data, named), cut, data) for split, names in splits.items() if names}
+
+
+def _named(name: str, form: Format[Question], data: QuestionsSection, others: list[Passage]) -> dict[str, Any]:
+    """The option that says where a file finds the passages that it names by id: beside it, else in data.passages."""
+    if form.name in OWN_FILE:
+        return {"passages": data.passages[0]} if data.passages else {}
+    return {"passages": others} if form.by_id and others and passages_beside(name) is None else {}
 
 
 def _refuse_unanswered(splits: Mapping[str, Sequence[Question]], data: QuestionsSection) -> None:
@@ -247,8 +269,8 @@ def _refuse_unanswered(splits: Mapping[str, Sequence[Question]], data: Questions
             )
 
 
-def _read(names: Sequence[str], data: QuestionsSection) -> list[Question]:
-    found = [question for name in names for question in read_questions(name, format=data.format)]
+def _read(names: Sequence[str], data: QuestionsSection, named: Mapping[str, dict[str, Any]]) -> list[Question]:
+    found = [question for name in names for question in read_questions(name, format=data.format, **named[name])]
     return question_windows(found, data.words, data.overlap) if data.words else found
 
 

@@ -94,9 +94,9 @@ def _first(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def has_fields(value: Mapping[str, Any] | None, **kinds: type) -> bool:
-    """Whether there is an object and it has these fields, each of its kind."""
-    return value is not None and all(isinstance(value.get(name), kind) for name, kind in kinds.items())
+def has_fields(value: Any, **kinds: type) -> bool:
+    """Whether a value of JSON is an object and has these fields, each of its kind."""
+    return isinstance(value, Mapping) and all(isinstance(value.get(name), kind) for name, kind in kinds.items())
 
 
 def written(values: Sequence[Mapping[str, Any]], target: Target) -> Iterator[str]:

@@ -35,7 +35,7 @@ def read(
     """Every question of a file in this form. ConfigError for columns: the forms' fields have fixed names."""
     if columns:
         raise ConfigError(f"columns={dict(columns)}: the fields of {form!r} have fixed names; leave columns out.")
-    options = {} if passages is None else {"passages": passages}
+    options: dict[str, Any] = {} if passages is None else {"passages": passages}
     return [document(question) for question in read_questions(path, format=form, **options)]
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "UNITS",
     "UNSPACED",
     "joined",
+    "occurrences",
     "paragraphs",
     "read",
     "sentences",
@@ -99,6 +100,7 @@ BEFORE_NUMBERS = frozenset(
 _END = re.compile(r"""(?P<cjk>[。！？｡]+)[”’"'」』）)\]]*|(?P<end>[.!?…]+)[”’"'»)\]]*(?=\s)""")
 _HARD = re.compile(r"\n[ \t\r\f\v]*\n|\n(?=[ \t]*(?:[•‣◦▪·*–—-]|\(?\d{1,3}[.)])[ \t])")
 _BLANK = re.compile(r"\n[ \t\r\f\v]*\n")
+_UNSPACED = re.compile(rf"[{UNSPACED}]")
 _LAST = re.compile(r"[^\s(\[\"'“‘«]+$")
 _OPENING = "\"'“‘«([¿¡"
 
@@ -183,6 +185,19 @@ def _pattern() -> re.Pattern[str]:
         |\S""",
         re.VERBOSE,
     )
+
+
+def occurrences(text: str, phrase: str) -> list[tuple[int, int]]:
+    """Spans where a phrase stands in a text as whole words, upper and lower case alike, however its blanks are written;
+    none of a phrase of white space. Where it begins or ends with a character of a script without blanks between words,
+    the words of the text have no end there to be seen: any place will do."""
+    wanted = phrase.split()
+    if not wanted:
+        return []
+    before = "" if _UNSPACED.match(wanted[0][0]) else rf"(?<![^\W{UNSPACED}])"
+    after = "" if _UNSPACED.match(wanted[-1][-1]) else rf"(?![^\W{UNSPACED}])"
+    pattern = before + r"\s+".join(map(re.escape, wanted)) + after
+    return [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
 
 
 def split(document: Document, *, cut: bool = True) -> list[Document]:

@@ -24,7 +24,7 @@ from ..train.fit import fit
 from ..train.settings import Settings
 from ..types import Document
 
-__all__ = ["TASK", "Base", "Schedule", "answers_of", "learned", "task_of"]
+__all__ = ["TASK", "Base", "Schedule", "answers_of", "learned", "plain", "task_of"]
 
 log = logging.getLogger("encodeonce")
 
@@ -53,6 +53,11 @@ class Base(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """What makes it again beside the encoder: "compute" and "prompt", None where there is none."""
+
+
+def plain(value: Any) -> Any:
+    """A number of NumPy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from ..resolve import nearest
 from ..serve.folder import encoder_of
 from ..types import Document, Spec
 from ._asked import Asking, asked, prompt_of, prompter_for
-from ._base import Schedule
+from ._base import Schedule, plain
 from ._classes import check_classes, check_kept, classes_of
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
@@ -242,7 +242,7 @@ class FewShot:
         check_kept(kept, self.classes_)
         given = {k: v for k, v in self.get_params().items() if k not in ("encoder", "store", "prompt")}
         values = {
-            "parameters": {k: int(v) if isinstance(v, np.integer) else v for k, v in given.items()},
+            "parameters": {k: plain(v) for k, v in given.items()} | {"methods": list(map(str, self.methods))},
             "prompt": None if self._asking is None else self._asking.to_json(),
             "classes": kept.tolist(),
             "pairs": self.pairs_,
@@ -284,8 +284,12 @@ class FewShot:
             raise ConfigError(f"methods={self.methods!r} is a text. Give a list of names: [{self.methods!r}].")
         if not isinstance(self.methods, Collection) or not all(isinstance(name, str) for name in self.methods):
             raise ConfigError(f"methods={self.methods!r} is no list of names. Give one, such as {list(METHODS)}.")
-        Schedule(int(self.steps), self.learning_rate, self.encoder_learning_rate, int(self.seed)).settings(1)
+        self._schedule.settings(1)
         Tuning("finetune", compute=self.compute)
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(*map(plain, (self.steps, self.learning_rate, self.encoder_learning_rate, self.seed)))
 
     def _names(self, corpus: Sequence[Document]) -> list[str]:
         """The methods to try. By default those that can be; a method named by the caller must be possible."""
@@ -295,7 +299,7 @@ class FewShot:
                 raise ConfigError(
                     f"method {name!r} is not known. There is: {', '.join(known)}.{nearest(name, list(known))}"
                 )
-        if not self.methods:
+        if not len(self.methods):
             raise ConfigError(f"no method is named. There is: {', '.join(known)}.")
         names = list(dict.fromkeys(self.methods))
         if self.prompt is not None and tuple(self.methods) == METHODS:
@@ -407,7 +411,6 @@ class FewShot:
         if name in PROBES:
             probe = replace(PROBES[name], k=int(self.neighbours))
             return probe.train(material.vectors, material.targets, self._corpus_vectors, material.exclude)
-        schedule = Schedule(int(self.steps), self.learning_rate, self.encoder_learning_rate, int(self.seed))
         base = self._base(name)
         fits = np.flatnonzero(base.fits(material.documents))
         if len(fits) < len(material):
@@ -417,10 +420,10 @@ class FewShot:
         if name in FUSED:
             assert self._neighbourhood is not None
             fusing = replace(FUSINGS[name], k=int(self.neighbours))
-            return fused(base, own.documents, classes, fusing, self._neighbourhood, schedule)
+            return fused(base, own.documents, classes, fusing, self._neighbourhood, self._schedule)
         if isinstance(base, Asking):
-            return asked(base, own.documents, classes, schedule)
-        return tuned(base, own.documents, classes, schedule)
+            return asked(base, own.documents, classes, self._schedule)
+        return tuned(base, own.documents, classes, self._schedule)
 
     def _base(self, name: str) -> Whole | Asking:
         """What a method trains: where there is a prompt, fusion goes inside the model that is asked by it."""

@@ -37,6 +37,8 @@ log = logging.getLogger("encodeonce")
 
 Progress = Callable[[int, int], None]
 
+STORES = ("states", "vectors")
+
 
 @dataclass(frozen=True, slots=True)
 class Added:
@@ -52,10 +54,13 @@ class Added:
 
 
 class Memory:
-    """Made by `create` or `open`. Any number of processes may read it; one at a time may change it."""
+    """Made by `create` or `open`. Any number of processes may read it; one at a time may change it. `lost` names the
+    stores that it had and that are there no more."""
 
-    def __init__(self, path: Path, form: str, states: Store | None, vectors: Store | None) -> None:
-        self.path, self.form, self.states, self.vectors = path, form, states, vectors
+    def __init__(
+        self, path: Path, form: str, states: Store | None, vectors: Store | None, lost: Sequence[str] = ()
+    ) -> None:
+        self.path, self.form, self.states, self.vectors, self.lost = path, form, states, vectors, tuple(lost)
         self.ledger = Ledger(path)
         for _, store in self._stores():  # what the ledger names may have been encoded since they were opened
             store.refresh()
@@ -65,7 +70,7 @@ class Memory:
     def create(
         cls, path: str | Path, states: Spec | None, vectors: Spec | None = None, *, form: str = "plain"
     ) -> "Memory":
-        """A new memory, or the one that is there if it is the same.
+        """A new memory, or the one that is there if it is the same; a store of it that was lost is begun anew.
 
         `states` is the Spec of what live blocks start from (`Design.encoder(...).spec(layers)`; None: passages are
         encoded when asked for), `vectors` that of one vector a passage (`Pooled(...).spec()`), `form` how passages are
@@ -85,29 +90,45 @@ class Memory:
                     Store.open(folder / name, spec)
             kinds = {"states": states is not None, "vectors": vectors is not None}
             write_atomically(folder / "memory.json", sealed({"format": FORMAT, "form": form, **kinds}), replace=False)
-        memory = cls.open(folder, states)
-        if memory.form != form or (memory.vectors is None) != (vectors is None):
+        memory = cls._opened(folder, states)
+        if memory.form != form or memory.has_vectors != (vectors is not None):
             advice = "Choose another folder."
             if memory.form == form and vectors is None:
-                advice = (
-                    "Name what makes its vectors (memory build: --vectors ENCODER), or give it more passages with "
-                    "`encodeonce memory add`, which knows."
+                advice = "Name what makes its vectors (memory build: --vectors ENCODER)" + (
+                    ", or give it more passages with `encodeonce memory add`, which knows." if not memory.lost else "."
                 )
             raise StoreError(
-                f"{folder} shows passages as {memory.form!r} and has {'no' if memory.vectors is None else 'some'} "
+                f"{folder} shows passages as {memory.form!r} and has {'some' if memory.has_vectors else 'no'} "
                 f"vectors; asked for are {form!r} and {'no' if vectors is None else 'some'}. {advice}"
+            )
+        left = next((folder / name for name in memory.lost if manifest_names(folder / name)), None)
+        if left is not None:
+            raise CorruptStore(
+                f"{left} has shards and no store.json that says what made them. Put that file back, or remove {left}: "
+                f"{memory.restoring()} then encodes them anew."
             )
         if vectors is not None:
             Store.open(folder / "vectors", vectors)
-        return memory
+        if states is not None and "states" in memory.lost:
+            Store.open(folder / "states", states)
+        return cls._opened(folder, states) if memory.lost else memory
 
     @classmethod
     def open(cls, path: str | Path, states: Spec | None = None) -> "Memory":
         """The memory at `path`; with the Spec that a reader needs, compared with what made the states.
 
-        Raises StoreError where there is none, SpecMismatch naming every difference, CorruptStore naming a damaged file.
+        Raises StoreError where there is none, SpecMismatch naming every difference, CorruptStore naming a damaged file
+        and states that were lost where they are needed.
         """
         folder = Path(path)
+        memory = cls._opened(folder, states)
+        if states is not None:
+            memory.refuse_lost("states")
+        return memory
+
+    @classmethod
+    def _opened(cls, folder: Path, states: Spec | None) -> "Memory":
+        """With the stores that are there; nothing is made."""
         if not (folder / "memory.json").exists():
             inside = folder / "memory"
             if (inside / "memory.json").exists():
@@ -118,9 +139,32 @@ class Memory:
         values = parse_sealed(folder / "memory.json")
         if states is not None and not values["states"]:
             raise StoreError(f"{folder} stores no states; a reader with memory needs view {list(states.layers)}.")
-        held = Store.open(folder / "states", states) if values["states"] else None
-        vectors = Store.open(folder / "vectors") if values["vectors"] else None
-        return cls(folder, values["form"], held, vectors)
+        lost = [name for name in STORES if values[name] and not (folder / name / "store.json").exists()]
+        held, vectors = (
+            Store.open(folder / name, spec) if values[name] and name not in lost else None
+            for name, spec in zip(STORES, (states, None), strict=True)
+        )
+        return cls(folder, values["form"], held, vectors, lost)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether it keeps vectors, or did until they were lost."""
+        return self.vectors is not None or "vectors" in self.lost
+
+    def refuse_lost(self, *names: str) -> None:
+        """CorruptStore, with the step that makes them again, where one of these stores was lost."""
+        for name in names:
+            if name in self.lost:
+                raise CorruptStore(
+                    f"{self.path / name} is lost: {self.path} had {name}, and there is no store.json. "
+                    f"{self.restoring()} encodes the {name} of all passages in these files anew."
+                    + " Until then BM25 finds passages: ask --retriever bm25."
+                    * (name == "vectors")
+                )
+
+    def restoring(self) -> str:
+        """The command that makes a lost store again."""
+        return f"`encodeonce memory build RUN FILE... -o {self.path}{' --vectors ENCODER' * self.has_vectors}`"
 
     def __len__(self) -> int:
         return len(self.ledger.passages)
@@ -134,6 +178,11 @@ class Memory:
             return self.ledger.passages[passage]
         except KeyError:
             raise NotStored(f"{self.path} has no passage {passage!r} among its {len(self)}.") from None
+
+    @property
+    def revision(self) -> int:
+        """Another number after every change of the passages that was made or seen here."""
+        return self.ledger.next
 
     @property
     def passages(self) -> list[Passage]:
@@ -159,10 +208,12 @@ class Memory:
         `source` encodes states and `vectors` vectors, where the memory has them; both load nothing if nothing is
         missing. `max_bytes` caps the states. With `replacing`, a passage takes the place of the one with its id, and
         windows of the same source that are not among the new ones go: the text has changed; without, a warning counts
-        them. Raises DataError for ids that repeat, and for an id that another text has unless `replacing`; StoreFull,
-        NonFinite as the store does. Killed, it has added nothing or everything.
+        them. Raises DataError for ids that repeat, and for an id that another text has unless `replacing`;
+        CorruptStore where a whole store was lost; StoreFull, NonFinite as the store does. Killed, it has added nothing
+        or everything.
         """
         refuse_repeated(passages)
+        self.refuse_lost(*STORES)
         with self._writing():
             held = self.ledger.passages
             fresh = [one for one in passages if not _same(held.get(one.id), one)]
@@ -230,7 +281,7 @@ class Memory:
 
     def info(self) -> dict[str, Any]:
         """What `memory info` shows. `bytes_per_passage` counts all of the folder; `unused_items` wait for `gc`,
-        and `lost_items` for their passages to be given again."""
+        and `lost_items` for their passages to be given again; `lost` are whole stores that are not there."""
         sizes = {name: info(store.path) for name, store in self._stores()}
         nbytes = sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
         words = sum(len(passage.text.split()) for passage in self.ledger.passages.values())
@@ -251,6 +302,7 @@ class Memory:
             "vectors": sizes.get("vectors"),
             "unused_items": unused,
             "lost_items": lost,
+            "lost": list(self.lost),
             "asked": self._hits()["asked"] + self._asked,
             "never_found": sum(one not in found for one in self.ledger.passages),
             "most_found": found.most_common(5),
@@ -301,9 +353,8 @@ class Memory:
         return [one.id for one in held if one.id not in ids and (one.source or one.id) in texts]
 
     def _stores(self) -> list[tuple[str, Store]]:
-        return [
-            (name, store) for name, store in (("states", self.states), ("vectors", self.vectors)) if store is not None
-        ]
+        own = zip(STORES, (self.states, self.vectors), strict=True)
+        return [(name, store) for name, store in own if store is not None]
 
     def _reopen(self) -> None:
         """Shards went: positions are new."""
@@ -330,7 +381,7 @@ def _other_content(folder: Path) -> list[str]:
     return [
         file.name
         for file in sorted(folder.iterdir())
-        if not (file.name in ("states", "vectors") and file.is_dir() and not manifest_names(file))
+        if not (file.name in STORES and file.is_dir() and not manifest_names(file))
         and not file.name.startswith("memory.json.")
     ]
 

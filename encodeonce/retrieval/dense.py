@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import ConfigError, SpecMismatch
+from ..errors import ConfigError, NotStored, SpecMismatch
 from ..store import Search, Store, Stored
 from ..store.search import Rows
 from ..types import Document, Spec
@@ -54,7 +54,8 @@ class Dense:
 
     @classmethod
     def over(cls, store: Store, documents: Sequence[Document], encoder: TextEncoder, kind: str = "exact") -> "Dense":
-        """Over the vectors that a store keeps of passages; SpecMismatch where another encoder made them."""
+        """Over the vectors that a store keeps of passages; SpecMismatch where another encoder made them, NotStored
+        where some are lost."""
         asked = encoder.spec(list(store.spec.layers), store.spec.dtype)
         differences = store.spec.differences(asked)
         if differences:
@@ -62,7 +63,15 @@ class Dense:
                 f"{store.path} was made by {store.spec.encoder}, questions would be encoded by {asked.encoder} (here: "
                 f"the store, there: the encoder): {'; '.join(differences)}. Use the encoder that made the vectors."
             )
-        return cls(Stored(store, store.keys(documents)), [document.id for document in documents], encoder, kind=kind)
+        keys = store.keys(documents)
+        lost = store.missing(keys)
+        if lost:
+            raise NotStored(
+                f"{store.path} lacks the vectors of {len(lost)} of {len(set(keys))} different passages, the first "
+                f"{documents[lost[0]].id!r}. Give their files to `encodeonce memory build` (with --vectors ENCODER) or "
+                "`add` again: what is lost is encoded anew."
+            )
+        return cls(Stored(store, keys), [document.id for document in documents], encoder, kind=kind)
 
     def find(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
         """The k nearest passages; all of them where there are no more (case RETR-1). Equal scores in their order."""

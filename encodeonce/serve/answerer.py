@@ -5,8 +5,9 @@ it stands: in which passage, at which characters, and at which characters of the
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -67,10 +68,16 @@ class Answered:
 
 
 class Answerer:
-    """`k` passages are read for a question. The memory counts what was found and what answered."""
+    """`k` passages are read for a question. The memory counts what was found and what answered.
+
+    One that was loaded makes its retriever anew when the passages of its memory have changed; a retriever that is given
+    finds what it was made over.
+    """
 
     def __init__(self, reader: Reader, memory: Memory, retriever: Retriever, k: int = 10) -> None:
         self.reader, self.memory, self.retriever, self.k = reader, memory, retriever, k
+        self._finder: Callable[[], Retriever] | None = None
+        self._revision = memory.revision
 
     @classmethod
     def load(
@@ -98,8 +105,10 @@ class Answerer:
                 "Build the memory from this run."
             )
         states = opened.states if held.method.plan.stored else None
-        found = finder(opened, retriever, vectors, held.encoder)
-        return cls(MemoryReader(held.method, held.encoder, states, size), opened, found, k)
+        found = partial(finder, opened, retriever, vectors, held.encoder)
+        own = cls(MemoryReader(held.method, held.encoder, states, size), opened, found(), k)
+        own._finder = found
+        return own
 
     def ask(self, question: str | Question) -> Answered:
         """One question."""
@@ -107,8 +116,11 @@ class Answerer:
 
     def ask_all(self, questions: Sequence[str | Question]) -> list[Answered]:
         """Many questions, in order. Passages that a question already has are not read; DataError for one that is empty
-        or no Unicode."""
+        or no Unicode, and for a single question in place of many."""
+        if isinstance(questions, str | Question):
+            raise DataError(f"{questions!r:.60} is one question, and ask_all takes many. Give a list, or use ask.")
         asked = [_question(one, number) for number, one in enumerate(questions, 1)]
+        self._follow()
         found = self.retriever.find([question.text for question in asked], self.k)
         lost = [question.text for question, hits in zip(asked, found, strict=True) if not hits]
         if lost:
@@ -124,6 +136,15 @@ class Answerer:
         answers = self.reader.answers(given)
         return [self._answered(*one) for one in zip(given, answers, map(tuple, found), strict=True)]
 
+    def _follow(self) -> None:
+        """After a change of the memory, what `load` made over it is made anew."""
+        if self._finder is None or self._revision == self.memory.revision:
+            return
+        self.retriever = self._finder()
+        if isinstance(self.reader, MemoryReader) and self.reader.states is not None:
+            self.reader.states = self.memory.states
+        self._revision = self.memory.revision
+
     def _answered(self, question: Question, answer: Answer, hits: tuple[Hit, ...]) -> Answered:
         passage = self.memory[answer.passage] if answer.passage else None
         self.memory.count([hit.passage for hit in hits], answer.passage)
@@ -135,9 +156,12 @@ def finder(
 ) -> Retriever:
     """The retriever called `name` over all passages of a memory; `encoder` and `beside` as `pooled_for`.
 
-    ConfigError for "dense" or an encoder of vectors where it has none, and for a memory without a passage.
+    ConfigError for "dense" or an encoder of vectors where it has none, and for a memory without a passage; CorruptStore
+    where its vectors were lost, unless the retriever is "bm25".
     """
-    if encoder is not None and memory.vectors is None:
+    if name != "bm25":
+        memory.refuse_lost("vectors")
+    if encoder is not None and not memory.has_vectors:
         raise ConfigError(f"vectors={encoder!r}: {memory.path} has none that an encoder could have made. Leave it out.")
     if name not in ("auto", "dense", "bm25"):
         raise ConfigError(f"retriever={name!r} is not known. There is: auto, dense, bm25.")

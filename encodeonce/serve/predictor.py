@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..batching import Cut, LaidOut, Source
 from ..corpus._format import second_text
-from ..errors import NotStored
+from ..errors import DataError, NotStored
 from ..methods.finetune import Finetune, refuse_long
 from ..types import Document, Pieces, Spec
 from .bundle import Run, check_spec
@@ -89,7 +89,7 @@ class Predictor:
         cannot answer for, ConfigError where a head has no probabilities.
         """
         tasks = self.run.tasks
-        shown = [tasks[0].prepared(as_document(one, i)) for i, one in enumerate(documents)]  # all tasks read the same
+        shown = [tasks[0].prepared(one) for one in as_documents(documents)]  # all tasks read the same
         answers: list[dict[str, Any]] = [{t.name: () if t.needs_words else None for t in tasks} for _ in shown]
         of_words = any(task.needs_words for task in tasks)  # to these no pair can be shown, whatever its second text is
         asked = [i for i, document in enumerate(shown) if not document.empty or (of_words and document.pair)]
@@ -177,9 +177,16 @@ class Predictor:
             answers[i] = answer
 
 
-def as_document(shown: Document | str | tuple[str, str], ordinal: int) -> Document:
-    """A text or a pair of texts as a document."""
+def as_documents(shown: Sequence[Document | str | tuple[str, str]]) -> list[Document]:
+    """Texts and pairs of texts as documents; DataError for a single one, whose letters would be texts."""
+    if isinstance(shown, str | Document):
+        what = "string" if isinstance(shown, str) else "document"
+        raise DataError(f"{shown!r:.60} is one {what}, and predict takes many. Give a list: predict([...]).")
+    return [_document(one, number) for number, one in enumerate(shown, 1)]
+
+
+def _document(shown: Document | str | tuple[str, str], number: int) -> Document:
     if isinstance(shown, Document):
         return shown
     text, pair = (shown, None) if isinstance(shown, str) else shown
-    return Document(f"text {ordinal + 1}", text=text, pair=second_text(pair))
+    return Document(f"text {number}", text=text, pair=second_text(pair))

@@ -52,10 +52,11 @@ class MemoryReader:
         if self.states is None:
             return
         passages = list({passage: None for question in questions for passage in question.passages})
-        lost = self.states.missing([passage_document(passage, self.method.form).key for passage in passages])
+        keys = [passage_document(passage, self.method.form).key for passage in passages]
+        lost = self.states.missing(keys)
         if lost:
             raise NotStored(
-                f"{self.states.path} lacks the states of {len(lost)} of {len(passages)} passages, the first "
+                f"{self.states.path} lacks the states of {len(lost)} of {len(set(keys))} different passages, the first "
                 f"{passages[lost[0]].id!r}. Give their files to `encodeonce memory build` or `add` again: what is lost "
                 "is encoded anew."
             )

@@ -62,6 +62,37 @@ def test_a_file_of_questions_is_answered_and_scored(run: Run, reader: Path, tmp_
     assert (scores["n"], scores["answer_recall@3"], scores["unanswerable_exact_match"]) == (2.0, 100.0, 100.0)
 
 
+def test_answers_that_fail_leave_those_that_were_written_before(run: Run, reader: Path, tmp_path: Path) -> None:
+    run("memory", "build", reader, tmp_path / "texts")
+    (tmp_path / "q.txt").write_text("who paints?\n", encoding="utf-8")
+    asked = ["ask", reader, "--file", tmp_path / "q.txt", "-o", tmp_path / "new" / "out.jsonl"]
+    run(*asked)
+    before = (tmp_path / "new" / "out.jsonl").read_bytes()
+    assert json.loads(before)["question"] == "who paints?"
+    for shard in (reader / "memory" / "states").glob("[0-9a-f]*.*"):
+        shard.unlink()
+    assert "lacks the states" in run(*asked, code=1).stderr
+    assert [(one.name, one.read_bytes()) for one in (tmp_path / "new").iterdir()] == [("out.jsonl", before)]
+
+
+def test_questions_that_name_passages_by_id_are_asked_without_looking_these_up(
+    run: Run, reader: Path, tmp_path: Path
+) -> None:
+    run("memory", "build", reader, tmp_path / "texts")
+    own = {"id": "q", "question": "who paints?", "answers": ["a dog"], "answer_starts": [3], "passage_id": "p"}
+    techqa = {
+        "QUESTION_ID": "q", "QUESTION_TEXT": "who paints?", "DOC_IDS": ["n"], "ANSWERABLE": "Y", "DOCUMENT": "n",
+        "ANSWER": "a dog", "START_OFFSET": 3, "END_OFFSET": 8,
+    }  # fmt: skip
+    for name, rows in (("own.jsonl", own), ("techqa.json", [techqa])):
+        (tmp_path / name).write_text(json.dumps(rows), encoding="utf-8")
+        done = run("ask", reader, "--file", tmp_path / name, "-k", 2)
+        assert json.loads(done.stdout)["question"] == "who paints?"
+        scores = json.loads(done.stderr.strip().splitlines()[-1])
+        assert (scores["n"], scores["answer_recall@2"]) == (1.0, 100.0)
+        run("memory", "plan", reader, tmp_path / "texts", "--questions", tmp_path / name, "--budget-seconds", 0.1)
+
+
 def test_add_replace_remove_and_gc(run: Run, reader: Path, tmp_path: Path) -> None:
     run("memory", "build", reader, tmp_path / "texts", "--words", 4)
     memory = reader / "memory"
@@ -170,9 +201,61 @@ def test_states_that_were_lost_are_named_and_come_back_by_building_again(
     found = run(*asked).stdout
     for file in (reader / "memory" / "states").glob("[0-9a-f]*.*"):
         file.unlink()
-    assert "lacks the states of 1 of 1 passages, the first 'house.txt'" in run(*asked, code=1).stderr
+    assert "lacks the states of 1 of 1 different passages, the first 'house.txt'" in run(*asked, code=1).stderr
     assert "states     2 encoded" in run("memory", "build", reader, tmp_path / "texts").stdout
     assert run(*asked).stdout == found
+
+
+def test_a_store_that_was_lost_is_named_and_made_again_by_building(run: Run, reader: Path, tmp_path: Path) -> None:
+    memory, texts = reader / "memory", tmp_path / "texts"
+    built = ["memory", "build", reader, texts, "--vectors", "same"]
+    run(*built)
+    asked = ["ask", reader, "who paints the house?", "-k", 1, "--json"]
+    found = run(*asked).stdout
+    step = f"`encodeonce memory build RUN FILE... -o {memory} --vectors ENCODER`"
+    for name in ("vectors", "states"):
+        shutil.rmtree(memory / name)
+        for command in (asked, ["memory", "add", memory, texts]):
+            said = run(*command, code=1).stderr
+            assert f"{memory / name} is lost" in said
+            assert step in said
+        assert f"lost; {step} makes" in run("memory", "info", memory).stdout
+        assert json.loads(run("memory", "info", memory, "--json").stdout)["lost"] == [name]
+        run(*asked, "--retriever", "bm25", code=int(name == "states"))
+        run("memory", "gc", memory)
+        said = run("memory", "build", reader, texts, code=1).stderr
+        assert "has some vectors; asked for are 'plain' and no. Name what makes its vectors (memory build: " in said
+        assert "memory add" not in said
+        assert not (memory / name).exists(), "reading and refusing makes nothing"
+        assert f"{name:<10} 2 encoded" in run(*built).stdout
+        assert run(*asked).stdout == found
+
+
+def test_shards_that_nothing_describes_are_named_by_building(run: Run, reader: Path, tmp_path: Path) -> None:
+    states, built = reader / "memory" / "states", ["memory", "build", reader, tmp_path / "texts"]
+    run(*built)
+    (states / "store.json").unlink()
+    assert f"{states} is lost" in run("ask", reader, "who?", code=1).stderr
+    said = run(*built, code=1).stderr
+    assert f"or remove {states}: `encodeonce memory build RUN FILE... -o {reader / 'memory'}` then encodes" in said
+    shutil.rmtree(states)
+    assert "states     2 encoded" in run(*built).stdout
+
+
+def test_lost_vectors_are_named_and_come_back_by_building_or_adding_again(
+    run: Run, reader: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.tsv"
+    file.write_text("id\ttext\ttitle\na\tthe cat\tT\nb\ta dog\tT\nc\ta dog\tT\n", encoding="utf-8")
+    built = ["build", reader, file, "--vectors", "same"]
+    for again in (built, ["add", reader / "memory", file]):
+        run("memory", *built)
+        for shard in (reader / "memory" / "vectors").glob("[0-9a-f]*.*"):
+            shard.unlink()
+        said = run("ask", reader, "the cat", code=1).stderr
+        assert "lacks the vectors of 2 of 2 different passages, the first 'a'. Give their files to" in said
+        assert "vectors    2 encoded" in run("memory", *again).stdout
+        run("ask", reader, "the cat")
 
 
 def test_an_int8_memory_is_smaller_and_answers_alike(run: Run, reader: Path, tmp_path: Path) -> None:

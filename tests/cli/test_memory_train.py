@@ -141,6 +141,16 @@ def test_a_search_goes_on_where_it_was_stopped(
         assert f"search.json is a search with other {said}. Train into another folder" in other.stderr
 
 
+@pytest.mark.parametrize("content", ['{"designs": [', "{}", "[]", '{"trials": [{"design": {}}]}', '{"trials": [1]}'])
+def test_a_damaged_search_is_named(run: Run, reader_config: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "search.json").write_text(content, encoding="utf-8")
+    asked = ["--set", "search.questions=8", "--set", "search.designs=[{live=1}]"]
+    said = run("memory", "train", reader_config, "-o", "run", *asked, code=1).stderr
+    assert "search.json was cut or changed: " in said
+    assert "Remove it: the search then begins anew." in said
+
+
 def test_a_search_is_not_taken_up_with_another_start_or_decoder(
     run: Run, reader_config: Path, tiny: Path, tmp_path: Path
 ) -> None:
@@ -251,6 +261,31 @@ def test_cuts_near_the_papers() -> None:
     assert {(4, (2, 3)), (4, (3, 4)), (3, (3, 4))} <= set(found)
     assert nearby_cuts(2, 1) == [(1, (1,)), (1, (0,))]
     assert all(0 <= min(blocks) <= max(blocks) < 12 for _, blocks in nearby_cuts(12, 11))
+
+
+def test_passages_that_questions_name_by_id_may_stand_in_those_of_the_config(
+    run: Run, reader_config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "passages.jsonl").rename(tmp_path / "others.jsonl")
+    asked = ["memory", "train", reader_config, "--dry-run", "--json"]
+    assert "names passages by id, and there is neither" in run(*asked, code=1).stderr
+    planned = json.loads(run(*asked, "--set", "data.passages=others.jsonl", "--set", "data.k=0").stdout)
+    assert (planned["questions"], planned["passages"], planned["per_question"]) == ({"train": 32, "dev": 8}, 14, 1)
+    (tmp_path / "notes.json").write_text(
+        json.dumps({"n1": {"title": "T", "text": "the cat sees"}, "n2": {"text": "a dog"}, "n3": {"text": " "}}),
+        "utf-8",
+    )
+    one = {
+        "QUESTION_ID": "q", "QUESTION_TEXT": "who sees?", "DOC_IDS": ["n2", "n1", "n3"], "ANSWERABLE": "Y",
+        "DOCUMENT": "n1", "START_OFFSET": 4, "END_OFFSET": 7,
+    }  # fmt: skip
+    (tmp_path / "techqa.json").write_text(json.dumps([one]), "utf-8")
+    asked += ["--set", "data.train=techqa.json", "--set", "data.dev=[]", "--set", "data.k=0"]
+    planned = json.loads(run(*asked, "--set", "data.passages=notes.json").stdout)
+    assert (planned["questions"], planned["passages"]) == ({"train": 1}, 2)
+    said = run(*asked, "--set", "data.passages=['notes.json','others.jsonl']", code=1).stderr
+    assert "techqa.json is of the form 'techqa', whose passages are one file, and data.passages names 2" in said
+    assert "Give their file as passages" in run(*asked, code=1).stderr
 
 
 def test_a_dry_run_says_what_would_be_done(run: Run, reader_config: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from encodeonce.corpus._objects import Objects, opens_with
+from encodeonce.corpus._objects import Objects, has_fields, opens_with
 from encodeonce.errors import DataError
 
 ARRAY = '[\n {"a" : 1.50, "b":[1,  2], "é": "\\u00e9"},\n\n {"b": [], "a": {"x": 1e3}}  ]\n'
@@ -81,3 +81,9 @@ def test_the_first_object_of_a_file_is_found_over_many_lines(tmp_path: Path) -> 
         assert opens_with(path) is None
     path.write_bytes(b'{"a": "\xff"}')
     assert opens_with(path) is None
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", [1], True])
+def test_what_is_no_object_has_no_fields(value: object) -> None:
+    assert not has_fields(value, text=str)
+    assert not has_fields({"text": value}, text=dict)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from encodeonce.corpus import format_of, read, write
+from encodeonce.corpus.questions import read_questions
 from encodeonce.errors import ConfigError, DataError
 from encodeonce.types import Answer
 
@@ -107,6 +108,10 @@ def test_techqa_has_candidates_and_says_where_the_answer_stands(tmp_path: Path) 
     assert asked[0].answers == (Answer("cat", "n1", 4, 7),)
     assert asked[1].answers == (Answer(""),)
     assert asked[2].answers == ()
+    bare = read_questions(path, bare=True)
+    assert [(q.text, q.answers, q.passages) for q in bare] == [
+        (q.text, tuple(Answer(answer.text) for answer in q.answers), ()) for q in asked
+    ]
     columns = {"answers": [("dog",), (), ()], "answer_starts": [(17,), (), ()], "answer_passages": [("n1",), (), ()]}
     write(tmp_path / "o.json", path, columns)
     rows = json.loads((tmp_path / "o.json").read_text())
@@ -131,6 +136,7 @@ def test_what_techqa_lacks_is_named(tmp_path: Path) -> None:
     for changes, message in (
         ({"END_OFFSET": 3}, r"\(question Q1\): characters 4 to 3 of document 'n1', which has 25, are no answer"),
         ({"START_OFFSET": "-"}, "must be numbers of characters"),
+        ({"START_OFFSET": float("inf")}, r"q\.json:1 \(question Q1\): START_OFFSET and END_OFFSET must be numbers of"),
         ({"DOC_IDS": ["n9"]}, "document 'n9' is not among the 2"),
         ({"DOCUMENT": "n8"}, "document 'n8' is not among the 2"),
         ({"DOCUMENT": None}, r"\(question Q1\): 'DOCUMENT' is a null; it must be a string"),
@@ -138,6 +144,22 @@ def test_what_techqa_lacks_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=message):
             read(techqa(tmp_path, **changes)[0], passages=notes)
+
+
+@pytest.mark.parametrize("version", [1, "1.0", None, ["n1"]])
+def test_a_document_of_techqa_that_is_no_object_is_named(tmp_path: Path, version: object) -> None:
+    path, _ = techqa(tmp_path)
+    notes = put(tmp_path / "notes.json", {"version": version, "n1": {"text": CONTEXT}})
+    with pytest.raises(DataError, match=r"notes\.json:1: document 'version' has no text. The file holds an object"):
+        read(path, passages=notes)
+
+
+def test_a_data_set_of_squad_whose_articles_are_no_objects_is_named(tmp_path: Path) -> None:
+    path = put(tmp_path / "squad.json", {"data": [1]})
+    with pytest.raises(DataError, match=r"squad\.json:1: 'data' is a list; it must be a list of objects"):
+        read(path, format="squad")
+    with pytest.raises(ConfigError, match=r"suffix '\.json' says no format"):
+        read(path)
 
 
 def test_a_question_of_techqa_without_a_text_is_named(tmp_path: Path) -> None:

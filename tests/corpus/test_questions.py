@@ -236,8 +236,24 @@ def test_our_own_form(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="passage 'p' is not among the 1 passages"):
         read_questions(tmp_path / "q.jsonl", passages=[Passage("r", text="z")])
     (tmp_path / "passages.jsonl").unlink()
+    bare = read_questions(tmp_path / "q.jsonl", bare=True)
+    assert [(q.answers, q.passages, q.relevant) for q in bare] == [
+        ((Answer("Oslo"),), (), ("p",)), ((Answer("z"),), (), ("r", "p")),
+    ]  # fmt: skip
     with pytest.raises(DataError, match="names passages by id, and there is neither"):
         read_questions(tmp_path / "q.jsonl")
+
+
+def test_two_files_of_passages_beside_the_questions_must_hold_the_same(tmp_path: Path) -> None:
+    path = put(tmp_path / "q.jsonl", {"question": "where?", "passage_id": "p"})
+    plain = put(tmp_path / "passages.jsonl", {"id": "p", "text": "new"})
+    (tmp_path / "passages.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_questions(path)[0].passages[0].place == f"{plain}:1"
+    put(plain, {"id": "p", "text": "newer"})
+    with pytest.raises(DataError, match=r"passages\.jsonl and .*passages\.jsonl\.gz hold different passages. Remove"):
+        read_questions(path)
+    plain.unlink()
+    assert read_questions(path)[0].passages[0].text == "new"
 
 
 def test_errors_name_the_place(tmp_path: Path) -> None:

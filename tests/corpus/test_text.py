@@ -142,6 +142,26 @@ def test_paragraphs_stand_between_blank_lines_or_are_lines(whole: str, parts: li
     assert [whole[start:stop] for start, stop in text.paragraphs(whole)] == parts
 
 
+@pytest.mark.parametrize(
+    ("whole", "phrase", "found"),
+    [
+        ("The cat. A category; a CAT", "cat", [(4, 7), (23, 26)]),
+        ("in New\n York", "new york", [(3, 12)]),
+        ("中国的首都是北京。", "北京", [(6, 8)]),
+        ("首都 北京。", "首都北京", []),
+        ("เมืองหลวงคือกรุงเทพ", "กรุงเทพ", [(12, 19)]),
+        ("我的iPhone很好, iPhones", "iPhone", [(2, 8)]),
+        ("read 《红楼梦》", "红楼梦》", [(6, 10)]),
+        ("1999年", "99年", []),
+        ("any", " ", []),
+    ],
+)
+def test_a_phrase_is_found_as_words_or_where_a_script_shows_no_words(
+    whole: str, phrase: str, found: list[tuple[int, int]]
+) -> None:
+    assert text.occurrences(whole, phrase) == found
+
+
 @given(RANDOM)
 @settings(max_examples=200, deadline=None)
 def test_paragraphs_lose_no_character(whole: str) -> None:

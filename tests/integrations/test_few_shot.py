@@ -77,6 +77,24 @@ def test_whole_numbers_of_numpy_are_taken_and_saved(
     np.testing.assert_array_equal(model.predict_proba(others[0]), plain.predict_proba(others[0]))
 
 
+@pytest.mark.parametrize("methods", [{"probe", "late"}, np.array(["probe", "late"]), ("probe", "late")])
+def test_methods_of_any_collection_and_rates_of_numpy_are_taken_and_saved(
+    encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path, methods: Any
+) -> None:
+    rates = {"learning_rate": np.float32(0.25), "encoder_learning_rate": np.float64(0.5)}
+    model = estimator(encoder).set_params(methods=methods, **rates).fit(*labelled, unlabelled=others[0])
+    model.save(tmp_path / "saved")
+    again = FewShot.load(tmp_path / "saved", encoder)
+    assert (sorted(again.methods), again.learning_rate, again.encoder_learning_rate) == (["late", "probe"], 0.25, 0.5)
+    np.testing.assert_array_equal(again.predict_proba(others[0]), model.predict_proba(others[0]))
+
+
+@pytest.mark.parametrize("rate", [np.float32("inf"), np.float64(-1)])
+def test_a_rate_that_is_none_is_refused(encoder: Pretrained, labelled: Texts, rate: Any) -> None:
+    with pytest.raises(ConfigError, match="learning_rate"):
+        estimator(encoder, methods=("probe",)).set_params(learning_rate=rate).fit(*labelled)
+
+
 def test_an_answer_depends_on_its_own_text_alone(encoder: Pretrained, labelled: Texts, others: Texts) -> None:
     model = estimator(encoder, methods=("layers", "late", "self_training")).fit(*labelled, unlabelled=others[0])
     together = model.predict_proba(others[0][:6])

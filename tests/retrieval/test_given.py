@@ -36,6 +36,20 @@ def test_without_a_place_all_of_its_own_come_first() -> None:
     assert with_passages([question], pool, Fixed("a"), 1)[0].passages == (B,)
 
 
+def test_own_passages_in_which_an_answer_occurs_or_that_are_relevant_come_before_what_is_found(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = tuple(Passage(f"c{i}", "", "the cat" if i == 5 else f"category {i}") for i in range(6))
+    question = Question("q", "?", (Answer("cat"),), own, place="f:1", relevant=("c3",))
+    pool = pool_of([question], [A])
+    ids = [[one.id for one in with_passages([question], pool, Fixed("a"), k)[0].passages] for k in (1, 2, 3, 4, 7)]
+    assert ids == [["c5"], ["c3", "c5"], ["a", "c3", "c5"], ["a", "c0", "c3", "c5"], ["a", *(one.id for one in own)]]
+    assert caplog.text.count("1 of 1 questions are read without some of their own passages, with at most") == 4
+    assert "the first f:1" in caplog.text
+    nothing = Question("n", "?", (Answer(""),), own[:2])
+    assert with_passages([nothing], pool, Fixed("a"), 2)[0].passages == own[:2], "there is no answer to look for"
+
+
 def test_one_id_with_two_texts_is_refused() -> None:
     with pytest.raises(DataError, match="'a' has another text"):
         pool_of([Question("q", "?", (), (A,))], [Passage("a", "", "other", place="f:3")])

@@ -1,5 +1,6 @@
 """Answers from a memory with their sources: a stand-in reader, then a real LUMEN run saved, loaded and asked."""
 
+import inspect
 import json
 import shutil
 from collections.abc import Sequence
@@ -76,6 +77,9 @@ def test_no_answer_and_no_passage(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         answerer.ask(Question("q", " "))
     with pytest.raises(DataError, match=r"question 1: '\\udce9' is no character. Give the question in UTF-8"):
         answerer.ask("caf\udce9")
+    for one in ("by sea?", Question("q", "by sea?")):
+        with pytest.raises(DataError, match=r"is one question, and ask_all takes many. Give a list, or use ask"):
+            inspect.unwrap(Answerer.ask_all)(answerer, one)  # no types are checked
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +172,26 @@ def test_it_answers_on_while_another_process_frees_what_it_removed(tmp_path: Pat
     found = answerer.ask("what is the capital?")
     assert (found.answer.text, found.hits) == (expected.answer.text, expected.hits)
     assert found.answer.score == pytest.approx(expected.answer.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("retriever", ["bm25", "dense"])
+def test_what_is_added_and_removed_through_its_own_memory_is_followed(
+    tmp_path: Path, tiny_bert: Path, retriever: str
+) -> None:
+    run, _ = built(tmp_path / "run", tiny_bert)
+    answerer = Answerer.load(tmp_path / "run", retriever=retriever, k=2)
+    memory, vectors = answerer.memory, Pooled(Pretrained(tiny_bert), "text")
+    answerer.ask("a boat")
+    before = answerer.retriever
+    answerer.ask("the sea")
+    assert answerer.retriever is before, "nothing changed"
+    memory.add([Passage("new", "", "a boat")], run.encoder, vectors)
+    assert answerer.ask("a boat").hits[0].passage == "new"
+    memory.remove(["new"])
+    memory.gc()
+    memory.add([Passage("newer", "", "a boat a boat")], run.encoder, vectors)
+    assert "new" not in {hit.passage for hit in answerer.ask("a boat a boat").hits}
+    assert "newer" in {hit.passage for hit in answerer.ask("a boat a boat").hits}
 
 
 def test_FID_1_questions_with_none_three_and_one_passage(tmp_path: Path, tiny_bert: Path, cases: Path) -> None:

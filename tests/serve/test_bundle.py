@@ -1,5 +1,6 @@
 """A saved run: rebuilt elsewhere to the last bit, refused by name where something does not fit."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -18,7 +19,7 @@ from encodeonce.errors import DataError, NotStored, RunError
 from encodeonce.methods.aggregate import VARIANTS, Aggregate, Variant
 from encodeonce.serve import bundle
 from encodeonce.serve.bundle import Run, begin, load, save
-from encodeonce.serve.predictor import Predictor
+from encodeonce.serve.predictor import Predictor, as_documents
 from encodeonce.tasks import named
 from encodeonce.train.fit import fit
 from encodeonce.train.settings import Settings
@@ -331,6 +332,10 @@ def test_what_a_predictor_cannot_answer(make_corpus: Corpus) -> None:
     run, documents, memory = trained(make_corpus)
     with pytest.raises(NotStored, match=r"corpus:2: 7 of 8 texts are not stored and there is no encoder"):
         Predictor(run, store=Partial(memory, {documents[0].key})).predict(documents)
+    with pytest.raises(DataError, match=r"'a text' is one string, and predict takes many. Give a list: predict"):
+        Predictor(run, encoder=LiveTiny(memory)).predict("a text")
+    with pytest.raises(DataError, match=r"is one document, and predict takes many"):
+        inspect.unwrap(as_documents)(documents[0])  # no types are checked
     with pytest.raises(DataError, match=r"running text: cut it into words first"):
         Predictor(run, encoder=LiveTiny(memory)).predict([Document("t", text="running text")])
     with pytest.raises(RunError, match=r"the store .* dtype: 'fp32' here, 'int8' there"):

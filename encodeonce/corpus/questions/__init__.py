@@ -15,7 +15,7 @@ from ...types import Question
 from .._files import Target
 from .._format import Format, by_name, by_suffix
 
-__all__ = ["question_formats", "read_questions", "write_questions"]
+__all__ = ["question_format", "question_formats", "read_questions", "write_questions"]
 
 
 @cache
@@ -25,14 +25,23 @@ def question_formats() -> dict[str, Format[Question]]:
     return {format_.name: format_ for module in found for format_ in vars(module).get("FORMATS", ())}
 
 
-def read_questions(source: str | Path, *, format: str | None = None, **options: Any) -> list[Question]:
+def question_format(source: str | Path, format: str | None = None) -> Format[Question]:
+    """The format called `format`, or that of this file or folder; ConfigError where there is none."""
+    known = question_formats()
+    return by_suffix(known, source) if format is None else by_name(known, format)
+
+
+def read_questions(
+    source: str | Path, *, format: str | None = None, bare: bool = False, **options: Any
+) -> list[Question]:
     """Every question of a file or folder, with the answers and passages that are given there.
 
-    `options` go to the format's own `read`. Raises DataError where there is no question, one is empty, or two
+    `options` go to the format's own `read`. With `bare`, passages that a file names by id are not looked up: answers
+    are their texts alone. Raises DataError where there is no question, one is empty, or two
     have one id, ConfigError where there is no such format.
     """
-    known = question_formats()
-    questions = (by_suffix(known, source) if format is None else by_name(known, format)).read(source, **options)
+    form = question_format(source, format)
+    questions = form.read(source, **options, **({"passages": False} if bare and form.by_id else {}))
     if not questions:
         raise DataError(f"no questions in {source}: it is empty or holds only blank lines.")
     seen: dict[str, str] = {}

@@ -83,7 +83,7 @@ def _score(score: Any, place: str) -> float | None:
         return None
     try:
         return float(score)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{place}: score {score!r} is no number.") from None
 
 

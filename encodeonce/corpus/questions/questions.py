@@ -8,13 +8,14 @@ of that which `answer_passages` names. The passages are looked up in the file `p
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import DataError
 from ...types import Answer, Passage, Question
 from .._fields import kind, objects, string, strings, truth
-from .._files import Target, stem, write_text
+from .._files import Target, lines, stem, write_text
 from .._format import Format
 from .._objects import Objects, written
 from ..passages import read_passages
@@ -28,14 +29,19 @@ OWN = (
 )
 
 
-def read(path: str | Path, *, passages: str | Path | Iterable[Passage] | None = None) -> list[Question]:
-    """Every question with its passages, which are relevant to it by definition.
+def read(
+    path: str | Path, *, passages: str | Path | Iterable[Passage] | Literal[False] | None = None
+) -> list[Question]:
+    """Every question with its passages, which are relevant to it by definition; False: without, and with its answers'
+    texts alone.
 
     DataError with file and line where a passage is not there or an answer does not stand at its place.
     """
     found, name = Objects.read(path), stem(path)
-    held: dict[str, Passage] = {}
-    if any(value.get("passage_id") is not None or value.get("passage_ids") for value in found.values):
+    held: dict[str, Passage] | None = None if passages is False else {}
+    if passages is not False and any(
+        value.get("passage_id") is not None or value.get("passage_ids") for value in found.values
+    ):
         held = {passage.id: passage for passage in _beside(path, passages)}
     return [
         _question(value, place, f"{name}:{i}", held)
@@ -49,9 +55,13 @@ def write(target: Target, questions: Iterable[Question]) -> None:
 
 
 def passages_beside(path: str | Path) -> Path | None:
-    """The file where a file of questions looks its passages up when it is told of none."""
-    names = (Path(path).parent / f"passages.jsonl{ending}" for ending in (".gz", ""))
-    return next((name for name in names if name.exists()), None)
+    """The file where a file of questions looks its passages up when it is told of none. DataError where there are two,
+    packed and plain, that do not hold the same: one of them is old."""
+    plain, packed = (Path(path).parent / f"passages.jsonl{ending}" for ending in ("", ".gz"))
+    there = [name for name in (plain, packed) if name.exists()]
+    if len(there) == 2 and any(one != other for one, other in zip_longest(lines(plain), lines(packed))):
+        raise DataError(f"{plain} and {packed} hold different passages. Remove the one that is old, or name the other.")
+    return there[0] if there else None
 
 
 def _beside(path: str | Path, passages: str | Path | Iterable[Passage] | None) -> Iterable[Passage]:
@@ -65,7 +75,7 @@ def _beside(path: str | Path, passages: str | Path | Iterable[Passage] | None) -
     return read_passages(passages) if isinstance(passages, (str, Path)) else passages
 
 
-def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[str, Passage]) -> Question:
+def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[str, Passage] | None) -> Question:
     own = value.get("id")
     name = ordinal if own is None else str(own)
     meta = {key: content for key, content in value.items() if key not in OWN}
@@ -74,11 +84,11 @@ def _question(value: Mapping[str, Any], place: str, ordinal: str, held: Mapping[
         passages, answers = _sentences(value, name, place)
         relevant = tuple(answer.passage for answer in answers)
         return Question(name, text, answers, passages, meta, place, relevant)
-    passages = tuple(_held(held, one, place) for one in _ids(value, place))
-    answers = answers_of(value, ("answers", "answer"), place)
-    if value.get("answer_starts") is not None:
+    ids, answers = _ids(value, place), answers_of(value, ("answers", "answer"), place)
+    passages = () if held is None else tuple(_held(held, one, place) for one in ids)
+    if held is not None and value.get("answer_starts") is not None:
         answers = _located(value, passages, place)
-    return Question(name, text, answers, passages, meta, place, tuple(passage.id for passage in passages))
+    return Question(name, text, answers, passages, meta, place, tuple(ids))
 
 
 def _ids(value: Mapping[str, Any], place: str) -> list[str]:
@@ -144,4 +154,4 @@ def _object(question: Question) -> dict[str, Any]:
     return own | {name: value for name, value in question.meta.items() if name not in OWN}
 
 
-FORMATS = (Format("questions", (".jsonl", ".ndjson", ".json"), read, write),)
+FORMATS = (Format("questions", (".jsonl", ".ndjson", ".json"), read, write, by_id=True),)

@@ -6,7 +6,6 @@ Axes: N questions   G different passages   T rows of one passage
 
 import hashlib
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +15,9 @@ import numpy as np
 from jaxtyping import Int
 
 from ...batching import Cut, Source
+from ...corpus.text import occurrences
 from ...errors import DataError, SpecMismatch
-from ...types import Answer, Document, Passage, Pieces, Question, Spec
+from ...types import Document, Passage, Pieces, Question, Spec
 from .design import Design, Plan
 from .forms import passage_document, question_document, shift_of
 
@@ -283,7 +283,7 @@ def _gold(
     else:
 
         def places(passage: Passage) -> list[tuple[int, int]]:
-            return [span for answer in wanted for span in _occurrences(answer, passage)]
+            return [span for answer in wanted for span in occurrences(passage.text, answer.text)]
 
     lines = {
         (number, *rows)
@@ -294,12 +294,6 @@ def _gold(
     return np.array(sorted(lines), np.int64).reshape(-1, 3)
 
 
-def _occurrences(answer: Answer, passage: Passage) -> list[tuple[int, int]]:
-    """Where the answer stands in the passage as whole words, upper and lower case alike."""
-    pattern = r"(?<!\w)" + r"\s+".join(re.escape(word) for word in answer.text.split()) + r"(?!\w)"
-    return [match.span() for match in re.finditer(pattern, passage.text, re.IGNORECASE)]
-
-
 def _rows(characters: Int[np.ndarray, "T 2"], start: int, end: int) -> tuple[int, int] | None:
     """First and last row that stands for a character of start:end."""
     inside = np.flatnonzero((characters[:, 0] >= 0) & (characters[:, 0] < end) & (characters[:, 1] > start))
@@ -307,12 +301,20 @@ def _rows(characters: Int[np.ndarray, "T 2"], start: int, end: int) -> tuple[int
 
 
 def _report(questions: Sequence[Question], found: Sequence[Spans | None], longest: int | None) -> None:
-    lost = sum(
-        spans is not None and not len(spans) and any(answer.text.strip() for answer in question.answers)
+    answered = [
+        (question, len(spans))
         for question, spans in zip(questions, found, strict=True)
-    )
-    if lost:
-        log.info("%d of %d questions have no answer in any of their passages", lost, len(questions))
+        if spans is not None and any(answer.text.strip() for answer in question.answers)
+    ]
+    lost = [question for question, n in answered if not n]
+    if longest is not None and 2 * len(lost) > len(answered):
+        log.warning(
+            "%d of %d questions that have an answer have it in none of their passages, the first %s (%r): a reader of "
+            "spans is told that there is none. Give passages that hold the answers, word for word.",
+            *(len(lost), len(answered), lost[0].place or lost[0].id, lost[0].answers[0].text),
+        )
+    elif lost:
+        log.info("%d of %d questions have no answer in any of their passages", len(lost), len(questions))
     shortest = [(spans[:, 2] - spans[:, 1]).min() + 1 for spans in found if spans is not None and len(spans)]
     long = 0 if longest is None else sum(own > longest for own in shortest)
     if long:
