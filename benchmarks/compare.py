@@ -1,13 +1,13 @@
 """A comparison from nothing that is killed half-way: how long does it take, and does it go on where it was?
 
-    python benchmarks/compare.py FOLDER [--task deprel] [--methods frozen,linear,...] [--epochs 10] [--threads 2]
+    python benchmarks/compare.py FOLDER [--task deprel] [--methods frozen,linear,...] [--epochs 10] [--threads N]
         [--out FILE]
 
 FOLDER holds the files *-train.conllu, *-dev.conllu and *-test.conllu of a treebank, compressed or not. `encodeonce
 compare` encodes all of it with the packaged MiniLM and trains every method on one task with one seed. As soon as half
 of the methods are finished the process is killed without warning, and the same command is given again. Prints seconds
-of both parts, wall and CPU, what was finished then, and the scores, as JSON; last, the wall seconds of
-both parts together, kill and second start included; the goal is 300.
+of both parts, wall and CPU, what was finished then, and the scores, as JSON; last, the wall seconds of both parts
+together, kill and second start included; the goal is 300. As many threads as there are cores, unless --threads says.
 """
 
 import argparse
