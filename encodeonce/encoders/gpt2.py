@@ -50,5 +50,5 @@ class GPT2(Stack):
             causal = causal & (mask if mask.dim() == 3 else mask[:, None])
         return {"attention_mask": additive(causal, states.dtype)}
 
-    def finish(self, states: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def finish(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return self.model.ln_f(states)

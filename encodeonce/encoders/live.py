@@ -5,7 +5,7 @@ T rows of the longest   R chosen rows   G items of a group
 """
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..nn.dropout import Dropout
 from ..nn.frozen_linear import freeze
 from ..nn.item_blocks import ItemBlocks
 from ..nn.linear import COMPUTE, has_bf16_units
-from ..nn.post_norm import Line, PostNorm
+from ..nn.post_norm import Line, PostNorm, Shift
 from ..types import Edit
 from .lora import add_lora, merged, weight_of
 from .slots import edited
@@ -132,6 +132,7 @@ class LiveBlocks(nn.Module):
         *,
         edits: Edits | None = None,
         slots: Collection[str] = (),
+        shifts: Mapping[int, Shift] | None = None,
     ) -> Float[Tensor, "R D"]:
         """States before the first block -> the chosen rows after the last (all where `rows` is None), fp32.
 
@@ -139,16 +140,18 @@ class LiveBlocks(nn.Module):
         blocks that know distances (None: one behind the other); BERT's line knows none here. With `edits` the blocks
         run padded, in groups of items: `edits(items)` is asked once a group for what `Stack.run` calls
         `edit(block, slot, x, y)`, here at `slots` alone where some are named; line b of x and y is the batch's item
-        `items[b]`, padded right.
+        `items[b]`, padded right. `shifts` of a block's slots, by its number, need no padding, and are for `packed`
+        blocks alone.
         """
         if not self.blocks:
             states = states if rows is None else states.index_select(0, rows)
             return self.stack.finish(states) if self.final else states
         if self.packed and edits is None:
             for place, index in enumerate(self.blocks):
-                last = place == len(self.blocks) - 1
-                states = self._post_norm(place, index)(states, lengths, rows if last else None, barrier)
+                last, shift = place == len(self.blocks) - 1, None if shifts is None else shifts.get(index)
+                states = self._post_norm(place, index)(states, lengths, rows if last else None, barrier, shift)
             return self.stack.finish(states) if self.final else states
+        assert shifts is None, "the blocks' own modules are shifted by edits"
         return self._padded(states, lengths, rows, barrier, positions, edits, slots)
 
     @property

@@ -62,5 +62,5 @@ class ModernBert(Stack):
         block = self.model.layers[index]
         return block(states, **context[block.attention_type])
 
-    def finish(self, states: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def finish(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return self.model.final_norm(states)

@@ -187,7 +187,7 @@ class Stack(nn.Module, ABC):
         """The states after block `index`."""
         return self.blocks[index](states, **context)
 
-    def finish(self, states: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def finish(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """The last view from the last block's output."""
         return states
 

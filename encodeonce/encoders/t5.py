@@ -72,5 +72,5 @@ class T5(Stack):
     def block(self, index: int, states: Float[Tensor, "B T D"], context: dict[str, Any]) -> Float[Tensor, "B T D"]:
         return self.blocks[index](states, **context)[0]
 
-    def finish(self, states: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def finish(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return self.model.encoder.dropout(self.model.encoder.final_layer_norm(states))

@@ -4,10 +4,10 @@ Matrix products take bf16 operands; what stands between two of them is one compi
 and gradients are fp32. Nothing is padded: rows of all items go through the products together, and attention stays
 inside the items.
 
-Axes: P rows of all items   R chosen rows   D width
+Axes: P rows of all items   B items   R chosen rows   D width
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,23 @@ from .dropout import Dropout
 from .linear import product16, rounded_rows
 from .step_kernel import LANES, call, plain, usable
 
-__all__ = ["Line", "PostNorm"]
+__all__ = ["Line", "PostNorm", "Shift"]
 
 Line = tuple[Float[Tensor, "_ _"], Float[Tensor, " _"]]
 """Weight [O, I] and bias [O] of a linear map from width I to width O."""
+
+Slopes = tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What is added to what linear maps of a block give: a vector an item, at one row of each or at all of them.
+
+    `slots` "query", "key", "value" and "down" -> fp32 [B D]. `rows` are numbers among all P; None: every row.
+    """
+
+    slots: Mapping[str, Float[Tensor, "B D"]]
+    rows: Int[Tensor, " B"] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,8 +67,12 @@ class PostNorm:
         lengths: Sequence[int],
         rows: Int[Tensor, " R"] | None = None,
         barrier: Barrier | None = None,
+        shift: Shift | None = None,
     ) -> Float[Tensor, "R D"]:
         """The chosen rows after the block (all where `rows` is None), fp32; others are only keys and values."""
+        given = {} if shift is None else shift.slots
+        if rows is not None and "down" in given:  # by their numbers among all rows
+            return self(x, lengths, None, barrier, shift).index_select(0, rows)
         n_out, width = len(x) if rows is None else len(rows), x.shape[1]
         keys = sum(n * (-(-n // LANES) * LANES) for n in lengths)
         sizes = (self.n_heads * keys,), (n_out, width), (n_out, width)
@@ -70,20 +87,24 @@ class PostNorm:
             epsilons=(self.norms[0].eps, self.norms[1].eps),
             bits=tuple(drop.kept(*size) for drop, size in zip(drops, sizes, strict=False)),
             scales=tuple(drop.scale for drop in drops),
+            shifted=None if shift is None else shift.rows,
         )
+        at_views, at_down = [given.get(slot) for slot in ("query", "key", "value")], given.get("down")
         projections = self.query, self.key, self.value
         fused = torch.cat([weight for weight, _ in projections]), torch.cat([bias for _, bias in projections])
         first, second = ((norm.weight, norm.bias) for norm in self.norms)
         if self.feed is None:
-            attended: Tensor = _Attention.apply(plain(x), plan, *fused, *self.out, *first)
+            assert at_down is None, "there is no such map"
+            attended: Tensor = _Attention.apply(plain(x), plan, *fused, *self.out, *first, *at_views)
             return self.norms[1](attended)
         up, down = self.feed
-        return _Block.apply(plain(x), plan, *fused, *self.out, *first, *up, *down, *second)
+        return _Block.apply(plain(x), plan, *fused, *self.out, *first, *up, *down, *second, *at_views, at_down)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is no parameter. `bits` and `scales` are those of the dropouts, `first` and `reads` heads16's."""
+    """What is no parameter. `bits` and `scales` are those of the dropouts, `first` and `reads` heads16's, `shifted` the
+    rows of a shift."""
 
     lengths: Tensor
     rows: Tensor | None
@@ -94,6 +115,7 @@ class _Plan:
     epsilons: tuple[float, float]
     bits: tuple[Tensor, ...]
     scales: tuple[float, ...]
+    shifted: Tensor | None
 
     def attention(self, width: int) -> tuple[Any, ...]:
         """Arguments that both passes of attention take."""
@@ -120,6 +142,27 @@ class _Plan:
             return x
         return torch.zeros_like(like).index_add_(0, self.rows, x[: len(self.rows)])
 
+    @property
+    def items(self) -> Tensor:
+        """The item of each row."""
+        return torch.repeat_interleave(self.lengths)
+
+    def shift(self, y: Tensor, by: Tensor | None) -> None:
+        """Add a vector an item to its row of y, bf16, or to all of its rows."""
+        if by is None:
+            return
+        if self.shifted is None:
+            y[: len(self.items)] += by.index_select(0, self.items)
+        else:
+            y[self.shifted] = (y[self.shifted] + by).to(y.dtype)
+
+    def shift_slope(self, slope: Tensor) -> Tensor:
+        """Slope of that vector, of y's."""
+        if self.shifted is not None:
+            return slope[self.shifted].float()
+        items, sums = self.items, torch.zeros(len(self.lengths), slope.shape[1])
+        return sums.index_add_(0, items, slope[: len(items)].float())
+
 
 class _AddNorm:
     """norm(x + drop(z + bias)), and what its slope needs."""
@@ -142,11 +185,13 @@ def _add_norm_slope(
 class _Attended:
     """norm1(x + drop(out(attend(...)))) of the chosen rows, and what its slopes need."""
 
-    def __init__(self, x: Tensor, plan: _Plan, *parameters: Tensor) -> None:
+    def __init__(self, x: Tensor, plan: _Plan, parameters: Sequence[Tensor], shifts: Sequence[Tensor | None]) -> None:
         fused, fused_bias, out, out_bias, gain, shift = parameters
         fused16, out16 = fused.bfloat16(), out.bfloat16()
         x16 = rounded_rows(x, x.shape[1], fill=True)
         views = product16(x16, fused16.T)
+        for third, by in zip(views.chunk(3, 1), shifts, strict=True):
+            plan.shift(third, by)
         probabilities, attended = x.new_empty(plan.n_probabilities), rounded_rows(x, x.shape[1])
         sizes = plan.attention(x.shape[1])
         call("heads16", views, fused_bias, *sizes, plan.first, plan.reads, probabilities, attended)
@@ -158,9 +203,10 @@ class _Attended:
 
 
 def _attended_slopes(
-    ctx: Any, slope: Tensor, more: Tensor | None, saved: Sequence[Tensor]
-) -> tuple[Tensor | None, ...]:
-    """Slopes of x and of what else `_Attended` is given. `more` bf16 is a second slope of its outcome."""
+    ctx: Any, slope: Tensor, more: Tensor | None, saved: Sequence[Tensor], first_shift: int
+) -> tuple[Slopes, Slopes]:
+    """Slopes of x and of the parameters that `_Attended` is given, and of its shifts, which are arguments from number
+    `first_shift` on. `more` bf16 is a second slope of its outcome."""
     fused16, out16, fused_bias, gain, x16, views, probabilities, attended, sums, statistics = saved
     plan, width = ctx.plan, sums.shape[1]
     n_rows = int(plan.lengths.sum())
@@ -176,7 +222,14 @@ def _attended_slopes(
     if ctx.needs_input_grad[0]:
         to_given = plan.spread(to_x, sums.new_empty(n_rows, width))
         to_given += product16(to_views, fused16)[:n_rows]
-    return to_given, None, to_fused, to_fused_bias, to_out, *small
+    to_shifts = [_to_shift(ctx, first_shift + n, third) for n, third in enumerate(to_views.chunk(3, 1))]
+    return (to_given, None, to_fused, to_fused_bias, to_out, *small), tuple(to_shifts)
+
+
+def _to_shift(ctx: Any, place: int, slope: Tensor) -> Tensor | None:
+    """Slope of the shift that is argument number `place`, where there is one and it is trained."""
+    plan: _Plan = ctx.plan
+    return plan.shift_slope(slope) if ctx.needs_input_grad[place] else None
 
 
 def _to_weight(ctx: Any, place: int, slope: Tensor, given: Tensor) -> Tensor | None:
@@ -186,39 +239,41 @@ def _to_weight(ctx: Any, place: int, slope: Tensor, given: Tensor) -> Tensor | N
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, plan: _Plan, *parameters: Tensor) -> Tensor:
-        attended = _Attended(x, plan, *parameters)
+    def forward(ctx: Any, x: Tensor, plan: _Plan, *given: Any) -> Tensor:
+        attended = _Attended(x, plan, given[:6], given[6:])
         ctx.save_for_backward(*attended.saved)
         ctx.plan = plan
         return attended.made.out
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        return _attended_slopes(ctx, slopes[0].contiguous(), None, ctx.saved_tensors)
+    def backward(ctx: Any, *slopes: Tensor) -> Slopes:
+        below, to_shifts = _attended_slopes(ctx, slopes[0].contiguous(), None, ctx.saved_tensors, 8)
+        return *below, *to_shifts
 
 
 class _Block(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, plan: _Plan, *parameters: Tensor) -> Tensor:
-        up, up_bias, down, down_bias, gain, shift = parameters[6:]
-        attended = _Attended(x, plan, *parameters[:6])
+    def forward(ctx: Any, x: Tensor, plan: _Plan, *given: Any) -> Tensor:
+        up, up_bias, down, down_bias, gain, shift, *at_views, at_down = given[6:]
+        attended = _Attended(x, plan, given[:6], at_views)
         up16, down16, middle = up.bfloat16(), down.bfloat16(), attended.made
         inner, bent = product16(middle.out16, up16.T), rounded_rows(middle.out, len(up))
         call("gelu16", inner, up_bias, len(middle.out), len(up), bent)
-        norm = gain, shift, plan.epsilons[1]
-        end = _AddNorm(product16(bent, down16.T), down_bias, plan.dropped(2), middle.out, norm)
+        norm, fed = (gain, shift, plan.epsilons[1]), product16(bent, down16.T)
+        plan.shift(fed, at_down)
+        end = _AddNorm(fed, down_bias, plan.dropped(2), middle.out, norm)
         own = up16, down16, up_bias, gain, middle.out16, inner, bent, end.sums, end.statistics
         ctx.save_for_backward(*attended.saved, *own)
         ctx.plan = plan
         return end.out
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *slopes: Tensor) -> Slopes:
         *saved, up16, down16, up_bias, gain, y16, inner, bent, sums, statistics = ctx.saved_tensors
         to_y, to_z, small = _add_norm_slope(slopes[0].contiguous(), None, sums, gain, statistics, ctx.plan.dropped(2))
         to_down = _to_weight(ctx, 8, to_z, bent)
         to_inner, to_up_bias = product16(to_z, down16), sums.new_zeros(len(up_bias))
         call("gelu16_slope", to_inner, inner, up_bias, len(sums), len(up_bias), to_inner, to_up_bias)
         to_up, more = _to_weight(ctx, 6, to_inner, y16), product16(to_inner, up16)
-        below = _attended_slopes(ctx, to_y, more, saved)
-        return *below, to_up, to_up_bias, to_down, *small
+        below, to_shifts = _attended_slopes(ctx, to_y, more, saved, 14)
+        return *below, to_up, to_up_bias, to_down, *small, *to_shifts, _to_shift(ctx, 17, to_z)

@@ -1,6 +1,7 @@
 """The compiled transformer block against the same arithmetic in tensor operations, dropout masks included."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,10 +10,12 @@ from torch import Tensor, nn
 from encodeonce.nn import step_kernel
 from encodeonce.nn.barrier import Barrier
 from encodeonce.nn.dropout import Dropout
-from encodeonce.nn.post_norm import PostNorm
+from encodeonce.nn.post_norm import PostNorm, Shift
 
 WIDTH, WIDE, LENGTHS = 64, 112, (6, 1, 17, 3, 33)
 CHOSEN = {"all": None, "some": torch.tensor([0, 5, 6, 22, 59, 7])}
+ONE = torch.tensor([0, 6, 15, 25, 27])
+"""A row of each item."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +46,25 @@ def kept(words: Tensor, scale: float) -> Tensor:
     return torch.stack([(words.int() >> bit) & 1 for bit in range(16)], -1).flatten().float() * scale
 
 
-def reference(made: PostNorm, x: Tensor, rows: Tensor | None, barrier: Barrier | None = None) -> Tensor:
+def shifted(y: Tensor, slot: str, shift: Shift | None) -> Tensor:
+    """y with each item's vector at its row, or at all rows of the item, one by one."""
+    if shift is None or slot not in shift.slots:
+        return y
+    lines, start = list(y), 0
+    for item, n in enumerate(LENGTHS):
+        for row in range(start, start + n):
+            if shift.rows is None or row == int(shift.rows[item]):
+                lines[row] = lines[row] + shift.slots[slot][item]
+        start += n
+    return torch.stack(lines)
+
+
+def reference(
+    made: PostNorm, x: Tensor, rows: Tensor | None, barrier: Barrier | None = None, shift: Shift | None = None
+) -> Tensor:
     """Item by item and head by head in fp32, with the masks that the generator's state gives the block."""
+    if shift is not None and "down" in shift.slots and rows is not None:
+        return reference(made, x, None, barrier, shift)[rows]
     heads, n_out = made.n_heads, len(x) if rows is None else len(rows)
     widths = [-(-n // 16) * 16 for n in LENGTHS]
     sizes = (heads * sum(n * s for n, s in zip(LENGTHS, widths, strict=True)),), (n_out, WIDTH), (n_out, WIDTH)
@@ -52,7 +72,9 @@ def reference(made: PostNorm, x: Tensor, rows: Tensor | None, barrier: Barrier |
     masks = [
         kept(drop.kept(*size), drop.scale) for drop, size in zip(made.drop[:n_drops], sizes[:n_drops], strict=True)
     ]
-    query, key, value = (nn.functional.linear(x, *line) for line in (made.query, made.key, made.value))
+    query, key, value = (
+        shifted(nn.functional.linear(x, *getattr(made, slot)), slot, shift) for slot in ("query", "key", "value")
+    )
     attended, start, at = [], 0, 0
     for item, (n, s) in enumerate(zip(LENGTHS, widths, strict=True)):
         own, closed = slice(start, start + n), torch.zeros(n, n)
@@ -77,7 +99,7 @@ def reference(made: PostNorm, x: Tensor, rows: Tensor | None, barrier: Barrier |
     if made.feed is None:
         return made.norms[1](middle)
     up, down = made.feed
-    inner = nn.functional.linear(nn.functional.gelu(nn.functional.linear(middle, *up)), *down)
+    inner = shifted(nn.functional.linear(nn.functional.gelu(nn.functional.linear(middle, *up)), *down), "down", shift)
     return made.norms[1](middle + inner * masks[2].view(n_out, WIDTH))
 
 
@@ -97,24 +119,57 @@ def test_parts_of_an_item_that_may_not_read_each_other(first_reads: bool, second
     check(0.25, "some", Barrier((2, 0, 17, 1, 20), first_reads, second_reads))
 
 
-def check(rate: float, rows: str, barrier: Barrier | None, feed: bool = True) -> None:
+@pytest.mark.parametrize("rows", CHOSEN)
+@pytest.mark.parametrize(
+    ("slots", "at"),
+    [
+        (("query",), ONE),
+        (("key", "value"), ONE),
+        (("down",), ONE),
+        (("query", "key", "value", "down"), ONE),
+        (("query", "value", "down"), None),  # a key's at all rows moves no attention weight
+    ],
+)
+def test_a_vector_an_item_added_at_a_slot(slots: tuple[str, ...], at: Tensor | None, rows: str) -> None:
+    vectors = {slot: torch.randn(len(LENGTHS), WIDTH, requires_grad=True) for slot in slots}
+    check(0.25, rows, None, shift=Shift(vectors, at))
+
+
+def test_a_vector_added_where_there_is_attention_alone() -> None:
+    vectors = {slot: torch.randn(len(LENGTHS), WIDTH, requires_grad=True) for slot in ("key", "value")}
+    check(0.25, "some", None, feed=False, shift=Shift(vectors, ONE))
+
+
+def test_zeros_added_change_no_bit() -> None:
+    made, _ = block(0.0)
+    x, zeros = torch.randn(sum(LENGTHS), WIDTH), torch.zeros(len(LENGTHS), WIDTH)
+    for rows in (None, ONE):
+        assert torch.equal(made(x, LENGTHS, shift=Shift(dict.fromkeys(("key", "down"), zeros), rows)), made(x, LENGTHS))
+
+
+def check(rate: float, rows: str, barrier: Barrier | None, feed: bool = True, shift: Shift | None = None) -> None:
     """Output and all gradients."""
     (made, weights), chosen = block(rate, feed), CHOSEN[rows]
+    vectors = {} if shift is None else shift.slots
     x = torch.randn(sum(LENGTHS), WIDTH)
     slope = torch.randn(len(x) if chosen is None else len(chosen), WIDTH)
 
     def gradients(compiled: bool) -> dict[str, Tensor]:
         torch.manual_seed(4)
         weights.zero_grad()
+        for vector in vectors.values():
+            vector.grad = None
         given = x.clone().requires_grad_(True)
-        out = made(given, LENGTHS, chosen, barrier) if compiled else reference(made, given, chosen, barrier)
+        run = partial(made, lengths=LENGTHS) if compiled else partial(reference, made)
+        out = run(given, rows=chosen, barrier=barrier, shift=shift)
         (out * slope).sum().backward()
         assert given.grad is not None
         found = {name: p.grad.clone() for name, p in weights.named_parameters() if p.grad is not None}
-        return {"out": out.detach(), "x": given.grad, **found}
+        of_shift = {slot: vector.grad.clone() for slot, vector in vectors.items() if vector.grad is not None}
+        return {"out": out.detach(), "x": given.grad, **of_shift, **found}
 
     ours, expected = gradients(True), gradients(False)
-    assert set(ours) == set(expected)
+    assert set(ours) == set(expected) >= set(vectors)
     for name, value in expected.items():
         if name != "0.1.bias":  # a key's bias moves no attention weight: rounding only
             assert (ours[name] - value).norm() < 0.02 * value.norm(), name

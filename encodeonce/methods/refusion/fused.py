@@ -15,6 +15,7 @@ from torch import Tensor
 from ...adapters import Adapter
 from ...errors import ConfigError
 from ...nn.packed import Packed
+from ...nn.post_norm import Shift
 from ...store.search import Search
 from ...types import Edit
 from ..finetune import Live
@@ -58,6 +59,9 @@ class Fused(Adapter):
         places = self._places(batch, rows)
         if found is not None and len(found[1]) == len(self.fusion.sites):
             return self.live.blocks(below, batch.lengths, rows)
+        if found is not None and self.live.blocks.packed and self.watch is None:
+            at = None if places is None else torch.from_numpy(batch.starts) + places
+            return self.live.blocks(below, batch.lengths, rows, shifts=self._shifts(self.fusion.each(*found), at))
         lengths = np.asarray(batch.lengths)
 
         def edits(items: Int[np.ndarray, " G"]) -> Edit:
@@ -85,6 +89,15 @@ class Fused(Adapter):
             return edit
 
         return self.live.blocks(below, batch.lengths, rows, edits=edits, slots=self._slots)
+
+    def _shifts(self, deltas: Sequence[Tensor | None], rows: Int[Tensor, " B"] | None) -> dict[int, Shift]:
+        """What the compiled passes add, block by block."""
+        slots: dict[int, dict[str, Tensor]] = {}
+        for (block, slot), number in self.fusion.places.items():
+            delta = deltas[number]
+            if delta is not None:
+                slots.setdefault(block, {})[slot] = delta
+        return {block: Shift(own, rows) for block, own in slots.items()}
 
     @property
     def _slots(self) -> tuple[str, ...]:
