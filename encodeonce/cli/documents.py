@@ -202,8 +202,11 @@ def _cell(prediction: Any, task: "Task") -> str:
         return repr(prediction)
     if not isinstance(prediction, tuple):
         return str(prediction)
-    separator = str(getattr(task, "separator", "|"))
     texts = [str(one) for one in prediction]
+    separator = getattr(task, "separator", "")
+    if not separator and len(texts) < 2:
+        return "".join(texts)
+    separator = str(separator or "|")
     ambiguous = next((label for label in texts if separator in label), None)
     if ambiguous is not None:
         raise ConfigError(

@@ -58,10 +58,7 @@ class TaskProbe:
         splits, self.tasks = learning.learned(self.config)
         if "dev" not in splits:
             raise ConfigError(f"{path}: the choice is made on dev: set data.dev, or data.dev_fraction = 0.1.")
-        self.splits = {
-            split: learning.fraction(documents, min(1.0, section.examples / len(documents)))
-            for split, documents in splits.items()
-        }
+        self.splits = {split: learning.drawn(documents, section.examples) for split, documents in splits.items()}
         self.seeds = SEEDS[: section.seeds]
         self.name = path.name
 

@@ -21,7 +21,7 @@ from ..store import Store
 from ..train.atomic import json_bytes, write_bytes
 from ..train.evaluate import evaluate
 from ..train.fit import fit
-from ..train.settings import Settings
+from ..train.settings import HARMLESS, Settings
 from ..types import Question
 from .reader_config import ReaderConfig
 
@@ -91,7 +91,7 @@ def search(
     path = folder / "search.json"
     known = {
         "designs": [design.chosen() for design in designs],
-        "settings": settings.to_json(),
+        "settings": _that_count(settings.to_json()),
         "form": config.form,
         "start": config.start and config_of(Path(config.start), ["lumen"])["model_sha256"],
         "decoder": config.decoder and weights_hash(Pretrained(config.decoder).path),
@@ -115,6 +115,10 @@ def search(
     return designs[best], trials
 
 
+def _that_count(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in HARMLESS}
+
+
 def _kept(path: Path, known: Mapping[str, Any]) -> list[Trial]:
     """The trials that are done of the search that `known` describes; RunError for another one's file."""
     if not path.exists():
@@ -122,6 +126,7 @@ def _kept(path: Path, known: Mapping[str, Any]) -> list[Trial]:
     try:
         held = json.loads(path.read_bytes())
         trials = [Trial(**one) for one in held.pop("trials")]
+        held["settings"] = _that_count(held["settings"])
         sorted(trial.rank for trial in trials)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise RunError(f"{path} was cut or changed: {problem!r}. Remove it: the search then begins anew.") from None

@@ -63,6 +63,5 @@ def retrieve(
         click.echo(json.dumps({**counts, "scores": found}, indent=1))
         return
     keys = list(found["BM25"])
-    click.echo(
-        aligned(["encoder", *keys], [[name, *(f"{one[key]:.2f}" for key in keys)] for name, one in found.items()])
-    )
+    shown = {name: ["–" if one[key] is None else f"{one[key]:.2f}" for key in keys] for name, one in found.items()}
+    click.echo(aligned(["encoder", *keys], [[name, *own] for name, own in shown.items()]))

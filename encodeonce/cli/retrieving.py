@@ -56,7 +56,7 @@ def retrieved(ranking: Ranking, encoders: Sequence[str], pooling: str, compute: 
     return found
 
 
-def scores_of(ranking: Ranking, ranked: Sequence[Ranked]) -> dict[str, float]:
+def scores_of(ranking: Ranking, ranked: Sequence[Ranked]) -> dict[str, float | None]:
     """Sections: HITS@K. Sentences, in characters: TechQA's HA_F1@1 and @5, F1 of all questions with nothing withheld,
     and at the threshold that is best for these very questions (a cosine has no null score, so there is no threshold of
     its own). Clauses: CUAD's area under the precision-recall curve and precision at 80 % recall, at thresholds that

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+import numpy as np
+
 from ..errors import ConfigError, DataError
 from ..resolve import available, nearest
 from ..types import Document
@@ -104,7 +106,13 @@ def write(
     `source` is a path (all its other content is kept) or documents (`format`, or the target's suffix, says the format).
     `columns` hold one entry an item, in order: a sequence of labels, one a word, or one label.
     """
+    columns = {name: [_plain(value) for value in column] for name, column in columns.items()}
     named = source if isinstance(source, (str, Path)) else target
     if format is None and not isinstance(named, (str, Path)):
         raise ConfigError(f"Documents for a stream: name a format=...; there is: {', '.join(formats())}.")
     format_of(named, format).write(target, source, columns, **options)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as Python's own; all else as it is."""
+    return value.item() if isinstance(value, np.generic) else value

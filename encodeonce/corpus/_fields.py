@@ -1,11 +1,32 @@
 """Fields of a JSON object, of the kind they must be or an error with file and line."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Container, Mapping
+from functools import cache
 from typing import Any
 
 from ..errors import DataError
 
-__all__ = ["as_questions", "kind", "objects", "string", "strings", "truth"]
+__all__ = ["as_questions", "beside", "kind", "objects", "string", "strings", "truth"]
+
+
+log = logging.getLogger("encodeonce")
+
+
+def beside(name: str, used: Container[str], taken: bool = False) -> str:
+    """A field's name beside those `used`, itself unless it is among them or `taken` by a part of the document: then
+    with as many "_" behind it as it takes, which is said once a name."""
+    free = name + "_" * taken
+    while free in used:
+        free += "_"
+    if free != name:
+        _say_renamed(name, free)
+    return free
+
+
+@cache
+def _say_renamed(name: str, free: str) -> None:
+    log.warning("field %r is written as %r: %r is where a document's own is read from", name, free, name)
 
 
 def string(value: Mapping[str, Any], field: str, place: str) -> str:

@@ -89,7 +89,7 @@ def opens_with(path: str | Path) -> dict[str, Any] | None:
 def _first(text: str) -> dict[str, Any] | None:
     try:
         value, _ = _DECODER.raw_decode(text, _skip(text, 0, _BLANK + "["))
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -137,6 +137,8 @@ def _decoded(text: str, at: int, path: str) -> tuple[Any, int]:
         value, stop = _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as problem:
         raise DataError(f"{_place(text, problem.pos, path)}: bad JSON: {problem.msg}.") from None
+    except (ValueError, RecursionError) as problem:  # a number of thousands of digits, or as many brackets
+        raise DataError(f"{_place(text, at, path)}: JSON that cannot be read: {problem}.") from None
     if "\\ud" in text[at:stop].lower():
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")

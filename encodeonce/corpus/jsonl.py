@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ConfigError, DataError
 from ..types import Document
-from ._fields import as_questions, kind, strings
+from ._fields import as_questions, beside, kind, strings
 from ._files import BOM, Target, numbered, stem, write_text
 from ._format import Format, second_text
 
@@ -89,9 +89,18 @@ def fields_of(item: Document) -> dict[str, Any]:
         value["pair"] = item.pair
     if item.sentences:
         value["sentences"] = list(item.sentences)
-    value.update({name: list(column) for name, column in item.columns.items() if name != "form"})
-    value.update({k: v for k, v in item.meta.items() if v is None or isinstance(v, (str, int, float, list, dict))})
+    more: dict[str, Any] = {name: list(column) for name, column in item.columns.items() if name != "form"}
+    more |= {k: v for k, v in item.meta.items() if v is None or isinstance(v, (str, int, float, list, dict))}
+    for name, content in more.items():
+        taken = name in ("id", "text", *WORDS) or _is_part(name, content)
+        value[beside(name, value, taken)] = content
     return value
+
+
+def _is_part(name: str, content: Any) -> bool:
+    """Whether this field would be read as a document's second text or sentences."""
+    listed = isinstance(content, list) and all(isinstance(one, str) for one in content)
+    return (name == "pair" and isinstance(content, str)) or (name == "sentences" and listed)
 
 
 def _parsed(line: str, place: str) -> dict[str, Any]:
@@ -101,6 +110,8 @@ def _parsed(line: str, place: str) -> dict[str, Any]:
         raise DataError(
             f"{place}:{problem.colno}: bad JSON: {problem.msg}. Each line holds one whole object."
         ) from None
+    except (ValueError, RecursionError) as problem:  # a number of thousands of digits, brackets in thousands of others
+        raise DataError(f"{place}: JSON that cannot be read: {problem}.") from None
     if not isinstance(value, dict):
         raise DataError(f"{place}: a {type(value).__name__}, not an object. Each line holds one object: {{...}}.")
     if "\\ud" in line.lower():

@@ -7,6 +7,7 @@ file is ambiguous, and refused until `quoting` says how to read it. No cell is a
 texts.
 """
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 from ..errors import ConfigError, DataError
 from ..resolve import nearest
 from ..types import Document
+from ._fields import beside
 from ._files import BOM, Target, ending, lines, stem, write_text
 from ._format import Format, refuse_one_cell, second_text
 from ._quotes import Row, cut_plain, cut_quoted, quoted
@@ -150,7 +152,7 @@ def _rewritten(
     for ordinal, row in enumerate(found.rows):
         raw = list(row.raw)
         for name, column in columns.items():
-            cell = quoted(str(column[ordinal]), comma, quotes, f"{path}:{row.line}")
+            cell = quoted(_cell(column[ordinal]), comma, quotes, f"{path}:{row.line}")
             if name in where:
                 raw[where[name]] = cell
             else:
@@ -171,7 +173,11 @@ def _from_documents(documents: Iterable[Document], columns: Mapping[str, Sequenc
         )
     names = list(dict.fromkeys(name for d in held for name in d.meta if name not in columns))
     pairs = ["pair"] if any(document.pair for document in held) else []
-    yield comma.join(["id", "text", *pairs, *names, *columns]) + "\n"
+    used = ["id", "text", "pair", *columns]
+    for name in names:
+        used.append(beside(name, used))
+    written = ["id", "text", *pairs, *used[3 + len(columns) :], *columns]
+    yield comma.join(quoted(name, comma, comma != "\t", "the header") for name in written) + "\n"
     for ordinal, document in enumerate(held):
         values = [
             document.id,
@@ -181,7 +187,14 @@ def _from_documents(documents: Iterable[Document], columns: Mapping[str, Sequenc
         ]
         values += [column[ordinal] for column in columns.values()]
         place = document.place or document.id
-        yield comma.join(quoted(str(value), comma, comma != "\t", place) for value in values) + "\n"
+        yield comma.join(quoted(_cell(value), comma, comma != "\t", place) for value in values) + "\n"
+
+
+def _cell(value: Any) -> str:
+    """Text and numbers as they are, nothing as nothing, all else as JSON has it."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, list, tuple, dict)) else str(value)
 
 
 def _has_header(columns: Mapping[str, int | str] | None, header: bool | None) -> bool:

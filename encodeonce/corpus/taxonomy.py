@@ -8,6 +8,7 @@ Axes: N documents   H levels of the taxonomy   V width of a word vector
 import csv
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from jaxtyping import Float, Int
 from ..errors import ConfigError, DataError
 from ..types import Document
 from ._files import text_of
+from .text import MARKS
 
 __all__ = [
     "Mapped",
@@ -44,7 +46,7 @@ ENDINGS = ("", ".txt", ".text", ".tsv", ".json")
 """Of taxonomy files: lines in all but the last two."""
 
 _NUMBERED = re.compile(r"(?:(\d+)\s+-\s+)?(.*)")
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(rf"[^\W\d_](?:[^\W\d_]|[{MARKS}])*")
 _JOINT = re.compile(r"(?<=\w)[-_](?=\w)")
 
 
@@ -167,6 +169,11 @@ def _entries(path: Path) -> list[tuple[str, Path_]]:
         found = _of_lines(text, path)
     if not found:
         raise DataError(f"{path}: no path in it.")
+    found = [(code, tuple(node.strip() for node in nodes)) for code, nodes in found]
+    nameless = next((nodes for _, nodes in found if not all(nodes)), None)
+    if nameless is not None:
+        shown = f" {SEPARATOR} ".join(nameless)
+        raise DataError(f"{path}: the path {shown!r} has a node without a name. Name it, or leave its level out.")
     return found
 
 
@@ -351,12 +358,17 @@ def last_name(category: str) -> str:
 
 def _called(name: str) -> str:
     """What names have in common that are the same; digits and signs tell them apart ("B6" and "B12", "C" and "C++")."""
-    return " ".join(_JOINT.sub(" ", name.casefold()).split())
+    return " ".join(_JOINT.sub(" ", _composed(name).casefold()).split())
+
+
+def _composed(name: str) -> str:
+    """However its accents are written."""
+    return unicodedata.normalize("NFC", name)
 
 
 def spelled(name: str) -> str:
     """Lower-cased words of letters alone: what is embedded."""
-    return " ".join(_WORD.findall(name.lower()))
+    return " ".join(_WORD.findall(_composed(name).lower()))
 
 
 def last_nodes(leaf: Path_) -> str:

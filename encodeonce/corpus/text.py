@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from ..errors import ConfigError, DataError
@@ -19,6 +20,7 @@ from ._format import Format
 
 __all__ = [
     "FORMATS",
+    "MARKS",
     "UNITS",
     "UNSPACED",
     "joined",
@@ -32,6 +34,9 @@ __all__ = [
     "write",
 ]
 
+SINGLE = (str, int, float, NoneType)
+"""One answer a text, or none; else there is one a word."""
+
 UNITS = ("line", "paragraph", "sentence")
 
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff"
@@ -39,6 +44,13 @@ CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff"
 
 UNSPACED = CJK + "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 """Characters of all scripts that put no blank between words: those, Thai, Lao, Burmese and Khmer."""
+
+MARKS = "".join(
+    chr(code)
+    for code in (*range(0x300, 0xFE00), *range(0x10000, 0x1F000))
+    if unicodedata.category(chr(code)) in ("Mn", "Mc")
+)
+"""Vowel signs and accents: parts of letters, which `re` counts as none; without them Hindi falls into consonants."""
 
 NEVER = frozenset(
     [
@@ -194,8 +206,8 @@ def occurrences(text: str, phrase: str) -> list[tuple[int, int]]:
     wanted = phrase.split()
     if not wanted:
         return []
-    before = "" if _UNSPACED.match(wanted[0][0]) else rf"(?<![^\W{UNSPACED}])"
-    after = "" if _UNSPACED.match(wanted[-1][-1]) else rf"(?![^\W{UNSPACED}])"
+    before = "" if _UNSPACED.match(wanted[0][0]) else rf"(?<![^\W{UNSPACED}])(?<![{MARKS}])"
+    after = rf"(?![{MARKS}])" if _UNSPACED.match(wanted[-1][-1]) else rf"(?![^\W{UNSPACED}]|[{MARKS}])"
     pattern = before + r"\s+".join(map(re.escape, wanted)) + after
     return [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
 
@@ -225,7 +237,7 @@ def split(document: Document, *, cut: bool = True) -> list[Document]:
 
 
 def with_sentences(documents: Iterable[Document]) -> list[Document]:
-    """The documents with the sentences of their texts; a document that has its own keeps them.
+    """The documents with the sentences of their texts; a document that has its own keeps them, blank ones apart.
 
     A text without a sentence (white space) stays without. DataError for words without a text and for a pair.
     """
@@ -234,7 +246,8 @@ def with_sentences(documents: Iterable[Document]) -> list[Document]:
         if document.pair or (document.words and not document.text):
             what = "a pair of texts" if document.pair else "a list of words without a text"
             raise DataError(f"{document.place or document.id}: {what} is not cut into sentences.")
-        cut = document.sentences or tuple(document.text[a:b] for a, b in sentences(document.text))
+        own = tuple(sentence for sentence in document.sentences if sentence.strip())
+        cut = own or tuple(document.text[a:b] for a, b in sentences(document.text))
         found.append(replace(document, sentences=cut))
     return found
 
@@ -303,7 +316,7 @@ def write(
     format "columns". One label a text: the labels, then the text, divided by tabs, line ends in it written as blanks.
     `source` is a file, read as `read` does, or documents. DataError for a label that holds a tab or a line end.
     """
-    per_word = any(not isinstance(value, (str, int, float)) for column in columns.values() for value in column)
+    per_word = any(not isinstance(value, SINGLE) for column in columns.values() for value in column)
     documents = read(source, unit=unit, words=per_word) if isinstance(source, (str, Path)) else list(source)
     for name, column in columns.items():
         if len(column) != len(documents):
@@ -315,7 +328,7 @@ def _block(documents: Sequence[Document], columns: Mapping[str, Sequence[Sequenc
     for ordinal, document in enumerate(documents):
         labels = [column[ordinal] for column in columns.values()]
         for name, values in zip(columns, labels, strict=True):
-            if isinstance(values, (str, int, float)):
+            if isinstance(values, SINGLE):
                 raise DataError(
                     f"{document.place}: column {name!r} has {values!r:.60}, one label, and other texts have one a word."
                 )
@@ -336,7 +349,7 @@ def _line(documents: Sequence[Document], columns: Mapping[str, Sequence[Any]]) -
 
 
 def _cell(label: Any, place: str) -> str:
-    cell = str(label)
+    cell = "" if label is None else str(label)
     if any(sign in cell for sign in "\t\r\n"):
         raise DataError(f"{place}: the label {cell!r} holds a tab or a line end, which divide labels. Write jsonl.")
     return cell

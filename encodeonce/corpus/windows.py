@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..types import Answer, Document, Passage, Pieces, Question
-from .text import UNSPACED
+from .text import MARKS, UNSPACED
 
 __all__ = ["HasPieces", "in_source", "question_windows", "windows"]
 
@@ -23,8 +23,8 @@ log = logging.getLogger("encodeonce")
 WORD = re.compile(r"\S+")
 """As encoders count them."""
 
-OR_CHARACTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
-"""The same, with a character of a script that puts no blanks between words as one."""
+OR_CHARACTER = re.compile(rf"[{UNSPACED}][{MARKS}]*|[^\s{UNSPACED}]+")
+"""The same, with a character of a script that puts no blanks between words, and its marks, as one."""
 
 
 @runtime_checkable

@@ -26,7 +26,12 @@ from .masked_lm import MaskedLM
 
 __all__ = ["Export", "export"]
 
-WEIGHTS = (".safetensors", ".bin", ".h5", ".msgpack", ".onnx", ".pt", ".index.json")
+WEIGHTS = (
+    *(".safetensors", ".bin", ".h5", ".msgpack", ".pt", ".pth", ".ckpt", ".ot", ".gguf", ".tflite"),
+    *(".onnx", ".onnx_data", ".index.json"),
+)
+"""How weights are called in any form that a checkpoint may also have."""
+
 TOLERANCE = 1e-5
 
 

@@ -8,6 +8,7 @@ one row, whatever the tokenizer, in training as in prediction.
 
 import logging
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -129,6 +130,7 @@ class Cutter:
                 row = self._backend.encode([" " * lead + word], is_pretokenized=True, add_special_tokens=False)
                 shifted = [(max(start - lead, 0), stop - lead) for start, stop in row.offsets]
                 places = [(start, max(stop, start + 1)) for start, stop in shifted]  # a piece may be the space alone
+                places = _with_marks(word, places)
             self._places[word] = places or [whole] * max(1, len(self._known[word]))
         return self._places[word]
 
@@ -301,3 +303,15 @@ class Cutter:
 def _spelled(words: Iterable[str]) -> set[str]:
     """The different words among these that have a letter."""
     return {word for word in words if any(letter.isalpha() for letter in word)}
+
+
+def _with_marks(word: str, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Each place up to the end of its last letter: uncased tokenizers leave accents and vowel signs out, so that no
+    piece has them."""
+    covered = {n for start, stop in places for n in range(start, stop)}
+    found = []
+    for start, stop in places:
+        while stop < len(word) and stop not in covered and unicodedata.category(word[stop]).startswith("M"):
+            stop += 1
+        found.append((start, stop))
+    return found

@@ -35,6 +35,11 @@ __all__ = ["PROMPT", "TUNED", "Trained", "is_estimator", "refuse_other", "save",
 Trained = TrainedProbe | Tuned | Inner | Asked
 
 SCHEMA = 3
+KEPT = (
+    *("parameters", "prompt", "classes", "pairs", "column", "mixture", "tried"),
+    *("corpus", "probes", "folders", "model_sha256"),
+)
+"""What an estimator is made of again."""
 KIND = "few_shot"
 TUNED = "finetune"
 PROMPT = "prompt"
@@ -89,6 +94,9 @@ def saved(folder: Path) -> tuple[dict[str, Any], Spec]:
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["schema"] != SCHEMA or values["kind"] != KIND:
             raise RunError(f"{path}: schema {values['schema']!r} of {values['kind']!r}; this reads {SCHEMA} of {KIND}.")
+        lacking = [name for name in KEPT if name not in values]
+        if lacking:
+            raise RunError(f"{path}: {', '.join(lacking)} is missing; it was cut or changed. Copy the folder again.")
         return dict(values), Spec.from_json(values["spec"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise RunError(f"{path} is not the config of a saved few-shot estimator: {problem!r}.") from None

@@ -6,6 +6,7 @@ With one label a document, micro F1 over all labels is accuracy: both count each
 from collections import Counter
 from collections.abc import Collection, Sequence
 from math import sqrt
+from operator import eq
 from statistics import fmean
 
 from .accuracy import per_label, ratio, same_number
@@ -24,9 +25,10 @@ def label_scores(
     macro_f1 is the mean over the labels of gold or prediction. Precision is None where `positive` is never predicted,
     recall where gold never has it, F1 where neither does. Raises ConfigError where the two differ in length.
     """
+    gold, predicted = list(gold), list(predicted)
     same_number(gold, predicted)
     by_label = per_label([gold], [predicted]) if gold else {}
-    accuracy = ratio(sum(map(str.__eq__, gold, predicted)), len(gold))
+    accuracy = ratio(sum(map(eq, gold, predicted)), len(gold))
     scores = {
         "accuracy": accuracy,
         "macro_f1": mean_of([values["f1"] for values in by_label.values()]),
@@ -45,7 +47,7 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float | None:
     None where gold or prediction is one and the same label throughout: a correlation with a constant is undefined.
     """
     same_number(gold, predicted)
-    n, right = len(gold), sum(map(str.__eq__, gold, predicted))
+    n, right = len(gold), sum(map(eq, gold, predicted))
     true, said = Counter(gold), Counter(predicted)
     together = right * n - sum(count * said[label] for label, count in true.items())
     spread_true = n * n - sum(count * count for count in true.values())

@@ -75,8 +75,8 @@ def cuad(clauses: Sequence[Clause], thresholds: Sequence[float] = THRESHOLDS) ->
     points = [(0.0, 1.0)]
     for threshold in thresholds:
         hit, false = _above(found, threshold), _above(shown, threshold) - _above(good, threshold)
-        if hit + false:  # nothing predicted has no precision
-            points.append((hit / due, hit / (hit + false)))
+        # nothing predicted has no precision of its own: it gets the best of what comes after
+        points.append((hit / due, hit / (hit + false) if hit + false else 0.0))
     best, kept = 0.0, []
     for recall, precision in reversed(points):
         best = max(best, precision)

@@ -5,6 +5,7 @@ A span is (document, start, stop) in code points; the empty document id "" says 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ..errors import DataError
 
@@ -37,27 +38,29 @@ def overlap_f1(found: Span, gold: Span) -> float:
     return 2 * common / (length + due)
 
 
-def techqa(found: Sequence[Spans], gold: Sequence[Span], threshold: float = float("-inf")) -> dict[str, float]:
+def techqa(found: Sequence[Spans], gold: Sequence[Span], threshold: float = float("-inf")) -> dict[str, float | None]:
     """In per cent: `f1` over all questions, `ha_f1@1` and `ha_f1@5` over those with an answer.
 
     Where the best score is under the threshold nothing is answered: 1 for a question without an answer, else 0.
     `ha_f1@k` takes the best of the first k spans, without a threshold (the published script; not their average).
-    DataError where no question has an answer.
+    A score without a question to be the mean of is None.
     """
     if len(found) != len(gold):
         raise DataError(f"{len(found)} predictions for {len(gold)} questions.")
     answerable = [n for n, span in enumerate(gold) if span[0]]
-    if not answerable:
-        raise DataError("no question has an answer, so ha_f1 has nothing to be the mean of.")
     whole = [_f1(one, due, threshold) for one, due in zip(found, gold, strict=True)]
     best = {
         k: [max((overlap_f1(span, gold[n]) for span in found[n].spans[:k]), default=0.0) for n in answerable]
         for k in (1, 5)
     }
     return {
-        "f1": 100 * sum(whole) / len(whole),
-        **{f"ha_f1@{k}": 100 * sum(values) / len(answerable) for k, values in best.items()},
+        "f1": _mean(whole),
+        **{f"ha_f1@{k}": _mean(values) for k, values in best.items()},
     }
+
+
+def _mean(shares: Sequence[float]) -> float | None:
+    return 100 * sum(shares) / len(shares) if shares else None
 
 
 def _f1(found: Spans, gold: Span, threshold: float) -> float:
@@ -67,9 +70,19 @@ def _f1(found: Spans, gold: Span, threshold: float) -> float:
 
 
 def best_threshold(found: Sequence[Spans], gold: Sequence[Span]) -> tuple[float, float]:
-    """(threshold, f1) where f1 is highest on these very questions: optimistic, to be named so."""
-    candidates = [float("-inf"), *sorted({one.scores[0] for one in found if one.scores}), float("inf")]
-    return max(((t, techqa(found, gold, t)["f1"]) for t in candidates), key=lambda pair: pair[1])
+    """(threshold, f1) where f1 is highest on these very questions: optimistic, to be named so. DataError for none."""
+    if len(found) != len(gold) or not gold:
+        raise DataError(f"{len(found)} predictions for {len(gold)} questions; as many, and at least one, are needed.")
+    said = [_f1(one, due, -inf) for one, due in zip(found, gold, strict=True)]
+    silent = [_f1(one, due, inf) for one, due in zip(found, gold, strict=True)]
+    order = sorted((n for n, one in enumerate(found) if one.scores), key=lambda n: found[n].scores[0])
+    best, gain, most = -inf, 0.0, 0.0
+    for place, n in enumerate(order):  # withheld in this order, those of equal score together
+        gain += silent[n] - said[n]
+        above = found[order[place + 1]].scores[0] if place + 1 < len(order) else inf
+        if above > found[n].scores[0] and gain > most + 1e-9:
+            best, most = above, gain
+    return best, 100 * sum(_f1(one, due, best) for one, due in zip(found, gold, strict=True)) / len(gold)
 
 
 def hits(ranked: Sequence[Sequence[str]], gold: Sequence[str], k: int) -> float:

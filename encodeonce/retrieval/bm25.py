@@ -22,7 +22,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as tensor_bytes
 
-from ..corpus.text import UNSPACED
+from ..corpus.text import MARKS, UNSPACED
 from ..errors import ConfigError, MissingExtra, StoreError
 from ..store.claim import write_atomically
 from ..types import Passage
@@ -34,13 +34,6 @@ log = logging.getLogger("encodeonce")
 
 FORMAT = 2
 PARTS = ("data", "indices", "indptr")
-MARKS = "".join(
-    chr(code)
-    for code in (*range(0x300, 0xFE00), *range(0x10000, 0x1F000))
-    if unicodedata.category(chr(code)) in ("Mn", "Mc")
-)
-"""Vowel signs and accents: parts of letters, which `re` counts as none; without them Hindi falls into consonants."""
-
 PLAIN = re.compile(r"\w+")
 """The same in a text without marks, and faster."""
 

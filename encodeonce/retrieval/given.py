@@ -74,11 +74,11 @@ def _ordered(question: Question, found: Sequence[Passage]) -> list[Passage]:
     own = question.passages
     places = {answer.passage for answer in question.answers if answer.located}
     told = [passage for passage in own if passage.id in places]
+    relevant = [one for one in own if one.id in question.relevant]
     if told:
-        return [*told, *found]
+        return [*told, *relevant, *found, *own]
     wanted = [answer.text for answer in question.answers if answer.text.strip()]
     if not wanted:
         return [*own, *found]
     holding = [one for one in own if any(occurrences(one.text, text) for text in wanted)]
-    relevant = [one for one in own if one.id in question.relevant]
     return [*holding, *relevant, *found, *own]

@@ -185,8 +185,12 @@ def as_documents(shown: Sequence[Document | str | tuple[str, str]]) -> list[Docu
     return [_document(one, number) for number, one in enumerate(shown, 1)]
 
 
-def _document(shown: Document | str | tuple[str, str], number: int) -> Document:
+def _document(shown: Any, number: int) -> Document:
     if isinstance(shown, Document):
         return shown
-    text, pair = (shown, None) if isinstance(shown, str) else shown
+    parts = (shown, None) if isinstance(shown, str) else shown
+    listed = isinstance(parts, tuple | list) and len(parts) == 2
+    if not listed or not isinstance(parts[0], str) or not isinstance(parts[1], str | None):
+        raise DataError(f"text {number} is {shown!r:.60}: give a string, a pair of strings, or a Document.")
+    text, pair = parts
     return Document(f"text {number}", text=text, pair=second_text(pair))

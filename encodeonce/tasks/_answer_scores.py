@@ -65,6 +65,8 @@ def _cuad(questions: Sequence[Answered], forced: bool) -> dict[str, float | None
         predicted = tuple((one.text, weight / total) for one, weight in zip(own.ranked, weights, strict=True))
         gold = tuple(answer.text for answer in own.due if answer.text)
         clauses.append(Clause(gold, predicted, own.text == PARTIES or f'"{PARTIES}"' in own.text))
+    if not any(clause.gold for clause in clauses):  # there is no recall
+        return {"aupr": None, "precision@80": None, "n": float(len(questions))}
     curve = cuad(clauses)
     return {"aupr": curve.aupr, "precision@80": curve.precision_at_80, "n": float(len(questions))}
 

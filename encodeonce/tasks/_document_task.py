@@ -107,7 +107,8 @@ class DocumentTask(Task):
     def read(self, document: Document) -> Any:
         """What stands under `column`. DataError with the names there are, or for a missing value.
 
-        Only null and the empty string are missing: "NA", "null" and "none" are values like any other (CLS-1).
+        Only null, the empty string and the number NaN are missing: "NA", "null" and "none" are values like any other
+        (CLS-1).
         """
         there = sorted({*document.meta, *document.columns})
         if self.column not in there:
@@ -117,9 +118,10 @@ class DocumentTask(Task):
                 f" --columns {self.column}=NAME."
             )
         value = document.meta[self.column] if self.column in document.meta else document.columns[self.column]
-        if value is None or value == "":
+        lacks = "null" if value is None else "NaN" if value != value else "empty" if value == "" else ""
+        if lacks:
             raise DataError(
-                f"{place_of(document)}: task {self.name!r}: {self.column!r} is {'null' if value is None else 'empty'}. "
+                f"{place_of(document)}: task {self.name!r}: {self.column!r} is {lacks}. "
                 "Training and evaluation need gold: annotate the item or leave it out."
             )
         return value

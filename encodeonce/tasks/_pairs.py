@@ -45,7 +45,8 @@ class Rooms:
 
 
 def fitting(pieces: HasPieces, texts: Sequence[str], most: int | Sequence[int]) -> list[tuple[str, int]]:
-    """Each text as far as whole words of it have at most so many pieces, and how many these are."""
+    """Each text as far as whole words of it have at most so many pieces, and how many these are; of a text whose first
+    word has more (such as one in a script without blanks) the beginning of that word."""
     limits = [most] * len(texts) if isinstance(most, int) else most
     found = []
     for text, limit, cut in zip(
@@ -56,6 +57,19 @@ def fitting(pieces: HasPieces, texts: Sequence[str], most: int | Sequence[int]) 
         if n == len(until):
             found.append((text, int(until[-1])))
             continue
-        ends = [match.end() for match, _ in zip(WORD.finditer(text), range(n), strict=False)]
-        found.append((text[: ends[-1]] if ends else "", int(until[n - 1]) if n else 0))
+        words = [match for match, _ in zip(WORD.finditer(text), range(max(n, 1)), strict=False)]
+        found.append((text[: words[-1].end()], int(until[n - 1])) if n else _beginning(pieces, text, words[0], limit))
     return found
+
+
+def _beginning(pieces: HasPieces, text: str, word: re.Match[str], most: int) -> tuple[str, int]:
+    """The text up to the last character of this word at which it has at most so many pieces, and how many these are."""
+    low, high, size = word.start(), word.end(), 0  # the text up to `low` fits, up to `high` it does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        (cut,) = pieces.cut([Document("", text=text[:middle])])
+        if (own := int((cut.word >= 0).sum())) <= most:
+            low, size = middle, own
+        else:
+            high = middle
+    return (text[:low], size) if size else ("", 0)

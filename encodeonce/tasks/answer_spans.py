@@ -22,7 +22,7 @@ from ..types import Answer, Document, Passage, Question
 from . import Task
 from ._answer_scores import SCORINGS, Answered
 from ._document_task import place_of
-from ._pairs import Rooms
+from ._pairs import Rooms, fitting
 
 __all__ = ["AnswerSpans", "MarkedAnswers"]
 
@@ -157,7 +157,7 @@ class AnswerSpans(Task):
         self, documents: Sequence[Document], pieces: HasPieces, window: int, training: bool = False
     ) -> list[list[Document]]:
         """The windows of each question's passages, `Document`s again, in training of those not given too. Windows of
-        one word that is longer than the room beside the question are left out, which is logged."""
+        one word that is longer than the room beside the question are cut to its beginning, which is logged."""
         asked = [document if "window" in document.meta else self.asked(document) for document in documents]
         questions = [one for one in asked if isinstance(one, Question)]
         rooms = Rooms(pieces, window, [one.text for one in questions], self.question_pieces, STEP)
@@ -199,13 +199,15 @@ class AnswerSpans(Task):
                 bare = replace(passage, id=f"{n}", source="", start=0)
                 own = windows([bare], room, overlap, pieces=pieces)
                 alone = [part for part in own if len(part.text.split(maxsplit=1)) == 1]
-                sizes = pieces.cut([Document(part.id, text=part.text) for part in alone])
-                long = {part.id for part, cut in zip(alone, sizes, strict=True) if (cut.word >= 0).sum() > room}
+                shown = [text for text, _ in fitting(pieces, [part.text for part in alone], room)]
+                long = {part.id: text for part, text in zip(alone, shown, strict=True) if text != part.text}
                 if long:
                     log.warning(
-                        "%s: %d words fit in no window and are not read", passage.place or passage.id, len(long)
+                        "%s: of %d words that fit in no window the beginning alone is read",
+                        *(passage.place or passage.id, len(long)),
                     )
-                found[passage, room] = [part for part in own if part.id not in long]
+                cut = [replace(part, text=long.get(part.id, part.text)) for part in own]
+                found[passage, room] = [part for part in cut if part.text]
         return found
 
     def _sampled(self, found: list[list[Document]]) -> list[list[Document]]:

@@ -92,6 +92,8 @@ class Ranking(Task):
 
     def _asked(self, document: Document) -> Question:
         asked = document.meta.get("asked")
+        if isinstance(asked, Question) and not asked.text.strip():
+            raise DataError(f"{place_of(document)}: task {self.name!r}: the question is empty.")
         if not isinstance(asked, Question) or not asked.passages:
             raise DataError(
                 f"{place_of(document)}: task {self.name!r} reads questions with passages, and this item has none. "

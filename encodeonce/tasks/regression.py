@@ -52,8 +52,8 @@ class Regression(DocumentTask):
         """The number."""
         value = self.read(document)
         try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+            number = math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise self.refused(document, value, "it must be a finite number.")

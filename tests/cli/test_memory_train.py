@@ -133,6 +133,8 @@ def test_a_search_goes_on_where_it_was_stopped(
     assert len(json.loads((tmp_path / "run" / "search.json").read_text("utf-8"))["trials"]) == 1
     again = json.loads(run("memory", "train", reader_config, "-o", "run", *asked, "--json").stdout)
     assert (again["search"], again["scores"]) == (whole["search"], whole["scores"])
+    harmless = ["--set", "train.per_device_eval_batch_size=3", "--set", "train.save_steps=7", "--json"]
+    assert json.loads(run("memory", "train", reader_config, "-o", "run", *asked, *harmless).stdout)["search"]
     other = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "train.seed=1", code=1)
     assert "search.json is a search with other settings." in other.stderr
     for change, said in (("dtype=fp32", "dtype"), ("compute=bf16", "compute")):
@@ -170,6 +172,20 @@ def test_a_search_is_not_taken_up_with_another_start_or_decoder(
     save_file({key: one + 1 for key, one in weights.items()}, tmp_path / "decoder" / "model.safetensors")
     said = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "start=source", code=1).stderr
     assert "search.json is a search with other start, decoder." in said
+
+
+def test_a_reader_does_not_go_on_with_another_decoder(
+    run: Run, reader_config: Path, tiny: Path, tmp_path: Path
+) -> None:
+    writes = ["reader=generate", "decoder_blocks=1", "longest_answer=4"]
+    asked = ["--set", "train.num_train_epochs=1", *(part for key in writes for part in ("--set", f"design.{key}"))]
+    shutil.copytree(tiny, tmp_path / "decoder")
+    asked += ["--set", "decoder=decoder"]
+    run("memory", "train", reader_config, "-o", "run", *asked)
+    run("memory", "train", reader_config, "-o", "run", *asked)
+    weights = load_file(tmp_path / "decoder" / "model.safetensors")
+    save_file({key: one + 1 for key, one in weights.items()}, tmp_path / "decoder" / "model.safetensors")
+    assert "decoder" in run("memory", "train", reader_config, "-o", "run", *asked, code=1).stderr
 
 
 def test_a_search_that_cannot_be_says_why(run: Run, reader_config: Path) -> None:

@@ -2,11 +2,12 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from encodeonce.corpus import jsonl, read
+from encodeonce.corpus import jsonl, read, write
 from encodeonce.errors import ConfigError, DataError
 
 
@@ -129,3 +130,31 @@ def test_sentences_are_read_and_written(tmp_path: Path) -> None:
     path.write_text('{"text": "a", "s": [1]}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"'s'\[0\] is a int"):
         read(path, columns={"sentences": "s"})
+
+
+def test_fields_called_like_a_documents_own_stay_beside_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, again = tmp_path / "x.jsonl", tmp_path / "y.jsonl"
+    path.write_text('{"body": "the dog", "text": "TEASER", "words": 5, "pair": 3}\n', encoding="utf-8")
+    (document,) = read(path, columns={"text": "body", "count": "words"})
+    assert (document.text, document.meta["text"], document.meta["count"]) == ("the dog", "TEASER", 5)
+    write(again, [document], {"label": ["a"]})
+    (read_again,) = read(again)
+    assert read_again.text == "the dog"
+    assert read_again.meta == {"text_": "TEASER", "count": 5, "pair": 3, "label": "a"}
+    assert "field 'text' is written as 'text_'" in caplog.text
+
+
+def test_the_words_of_a_table_are_not_lost_to_a_column_of_that_name(tmp_path: Path) -> None:
+    path, again = tmp_path / "x.csv", tmp_path / "y.jsonl"
+    path.write_text("id,text,words\nr,the dog sees,5\n", encoding="utf-8")
+    documents = [replace(one, words=tuple(one.text.split())) for one in read(path)]
+    write(again, documents, {"upos": [("D", "N", "V")]})
+    (found,) = read(again)
+    assert (found.words, found.meta["words_"], found.columns["upos"]) == (("the", "dog", "sees"), "5", ("D", "N", "V"))
+
+
+@pytest.mark.parametrize("line", ['{"text": "a", "n": ' + "1" * 5000 + "}", '{"text": "a", "n": ' + "[" * 100_000])
+def test_json_that_python_gives_up_on_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"x\.jsonl:1: JSON that cannot be read: "):
+        read(tmp_path / "x.jsonl")

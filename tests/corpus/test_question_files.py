@@ -135,6 +135,8 @@ def test_what_techqa_lacks_is_named(tmp_path: Path) -> None:
         read(path)
     for changes, message in (
         ({"END_OFFSET": 3}, r"\(question Q1\): characters 4 to 3 of document 'n1', which has 25, are no answer"),
+        ({"END_OFFSET": 99}, r"\(question Q1\): characters 4 to 99 of document 'n1', which has 25, are no answer"),
+        ({"ANSWER": "dog"}, r"\(question Q1\): the answer 'dog' does not stand at characters 4 to 7 .*; 'cat' does"),
         ({"START_OFFSET": "-"}, "must be numbers of characters"),
         ({"START_OFFSET": float("inf")}, r"q\.json:1 \(question Q1\): START_OFFSET and END_OFFSET must be numbers of"),
         ({"DOC_IDS": ["n9"]}, "document 'n9' is not among the 2"),

@@ -6,6 +6,7 @@ import json
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,3 +204,20 @@ def test_a_named_column_that_the_table_lacks_is_added_under_its_name_there(tmp_p
     )
     with pytest.raises(DataError, match="no column 'corpus'"):
         rewritten(path, {"label": ["1", "2"]}, layout_columns={"text": "corpus", "label": "cls"})
+
+
+def test_cells_of_documents_are_as_json_has_them_and_nothing_is_an_empty_cell(tmp_path: Path) -> None:
+    meta = {"label": True, "note": None, "tags": ["x", "y"], "text": "teaser", "n": 0.5}
+    write(tmp_path / "x.csv", [Document("x", text="a", meta=meta)], {"said": [None], "number": [np.int64(3)]})
+    (found,) = read(tmp_path / "x.csv")
+    assert found.text == "a"
+    expected = {"label": "true", "note": "", "tags": '["x", "y"]', "text_": "teaser", "n": "0.5"}
+    assert found.meta == {**expected, "said": "", "number": "3"}
+
+
+@pytest.mark.parametrize(("suffix", "due"), [("jsonl", '{"id": "x", "text": "t", "label": 2}\n'), ("txt", "2\tt\n")])
+def test_numbers_of_numpy_are_written_as_pythons(suffix: str, due: str, tmp_path: Path) -> None:
+    write(tmp_path / f"x.{suffix}", [Document("x", text="t")], {"label": list(np.array([2]))})
+    assert (tmp_path / f"x.{suffix}").read_text(encoding="utf-8") == due
+    write(tmp_path / "n.txt", [Document("x", text="t")], {"label": [None]})
+    assert (tmp_path / "n.txt").read_text(encoding="utf-8") == "\tt\n"

@@ -16,6 +16,7 @@ from encodeonce.corpus.taxonomy import (
     path_of,
     read_codes,
     read_taxonomy,
+    spelled,
 )
 from encodeonce.corpus.text import sentences, with_sentences
 from encodeonce.errors import DataError
@@ -205,3 +206,39 @@ def test_pretrain_1_sentences(cases: Path) -> None:
         assert not "".join(c for place, c in enumerate(text) if place not in set(covered)).strip()
         (cut,) = with_sentences([Document("d", text=text)])
         assert cut.sentences == tuple(text[a:b] for a, b in spans)
+
+
+def test_names_with_marks_are_read_whole_however_they_are_composed() -> None:
+    hindi = "\u0939\u093f\u0928\u094d\u0926\u0940 \u092d\u093e\u0937\u093e"
+    assert spelled(hindi) == hindi
+    found = map_category("Cafe\u0301", [("A", "Caf\u00e9"), ("B", "Tea")], {})
+    assert (found.leaf, found.exact) == (("A", "Caf\u00e9"), True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.tsv", "group\tarchive\tname\tcategory\nPhysics\t\tOptics\tphys.opt\n"),
+        ("t.tsv", "code\tlabel\tparent\n1\tRoot\t\n2\t \t1\n"),
+        ("t.json", '{"a": ["Root", " "]}'),
+    ],
+)
+def test_a_node_without_a_name_is_refused_in_any_form(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=r"t\.(tsv|json): the path '.*' has a node without a name"):
+        read_taxonomy(tmp_path / name)
+
+
+def test_two_texts_of_one_name_are_refused(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.md"):
+        (tmp_path / name).write_text("text", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.md and .*a\.txt would both be the text 'a'. Rename one"):
+        read(tmp_path)
+
+
+def test_blank_sentences_of_a_document_are_passed_over() -> None:
+    given = [
+        Document("a", text="One. Two.", sentences=("One.", " ", "Two.")),
+        Document("b", text=" ", sentences=(" ",)),
+    ]
+    assert [one.sentences for one in with_sentences(given)] == [("One.", "Two."), ()]

@@ -175,3 +175,16 @@ def test_a_file_in_another_coding_is_refused_with_a_command_that_converts_it(
     (tmp_path / "x.txt").write_bytes("caf\u00e9".encode(coding))
     with pytest.raises(DataError, match=rf"is not UTF-8\. Convert the file, .*: iconv -f {named} -t utf-8"):
         read(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize(
+    ("whole", "phrase", "found"),
+    [
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928", []),
+        ("\u0915\u0940\u0915\u093e", "\u0915\u093e", []),
+        ("cafe\u0301 noir", "cafe", []),
+        ("a cafe\u0301 noir", "cafe\u0301", [(2, 7)]),
+    ],
+)
+def test_a_mark_is_part_of_its_word(whole: str, phrase: str, found: list[tuple[int, int]]) -> None:
+    assert text.occurrences(whole, phrase) == found

@@ -2,6 +2,7 @@
 
 import json
 import random
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,10 @@ def test_answers_of_questions_stand_in_the_windows_that_hold_them_whole() -> Non
     assert all(by_id[one.passage].text[one.start : one.end] == "w3" for one in held)
     assert [answer.text for answer in found.answers if not answer.located] == ["w2 w3 w4", "w9"]
     assert question_windows([question], 10) == [question], "what fits stays as it is"
+
+
+def test_a_window_begins_with_no_mark() -> None:
+    thai = "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48\u0e21\u0e35\u0e19\u0e49\u0e33"
+    found = windows([Passage("t", "", thai)], 3)
+    assert "".join(one.text for one in found) == thai
+    assert all(unicodedata.category(one.text[0]) == "Lo" for one in found)

@@ -266,3 +266,16 @@ def test_a_slow_tokenizer_gives_the_whole_word_for_each_piece() -> None:
 
     cutter = Cutter(Slow(), 20, 5)
     assert cutter.spans(["ab c"])[0].tolist() == [[-1, -1], [0, 2], [0, 2], [3, 4], [-1, -1]]
+
+
+def test_marks_that_a_tokenizer_leaves_out_belong_to_their_letter(minilm: Path) -> None:
+    """An uncased tokenizer takes accents and vowel signs away; an answer would end inside a character."""
+    model = Pretrained(minilm)
+    for text, word in (
+        ("The cafe\u0301 closed.", "cafe\u0301"),
+        ("\u0935\u0939 \u092e\u0947\u0902 \u0939\u0948", "\u092e\u0947\u0902"),
+    ):
+        start = text.index(word)
+        (places,) = model.spans([text])
+        inside = [(a, b) for a, b in places.tolist() if start <= a < start + len(word)]
+        assert (inside[0][0], inside[-1][1]) == (start, start + len(word)), text

@@ -446,6 +446,10 @@ def test_a_changed_file_and_another_encoder_are_refused(
     with pytest.raises(RunError, match="copy the folder again"):
         FewShot.load(tmp_path, encoder)
     values = json.loads((tmp_path / "config.json").read_text())
+    cut = {name: value for name, value in values.items() if name not in ("tried", "probes")}
+    (tmp_path / "config.json").write_text(json.dumps(cut))
+    with pytest.raises(RunError, match=r"config\.json: tried, probes is missing; it was cut or changed"):
+        FewShot.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**values, "schema": 1}))
     with pytest.raises(RunError, match="schema 1 of"):
         FewShot.load(tmp_path, encoder)

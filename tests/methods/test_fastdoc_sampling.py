@@ -259,3 +259,11 @@ def test_similar_texts_stay_true_when_anchor_and_positive_change_places() -> Non
     assert len(sample.tuples) > 50
     for a, p, n in sample.doubled().tuples.tolist():
         assert rouge_l(texts[a], texts[n]) < rouge_l(texts[a], texts[p])
+
+
+def test_the_two_positives_of_a_quadruplet_are_different_texts() -> None:
+    keys, category, brand = ["k0", "dup", "dup", "k3", "k4"], "cccdc", "xxyzy"
+    rules = [SharedGroup.of(keys, [[own] for own in values]) for values in (category, brand)]
+    for seed in range(20):
+        for _, near, far, _ in quadruplets(*rules, n=1, seed=seed).tuples.tolist():
+            assert keys[near] != keys[far]

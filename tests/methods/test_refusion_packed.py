@@ -19,6 +19,9 @@ from encodeonce.methods.refusion import FUSINGS, Fusing, Refusion, Retrieved, re
 from encodeonce.nn import step_kernel
 from encodeonce.prompts import Prompt
 from encodeonce.tasks import named
+from encodeonce.train.fit import fit
+from encodeonce.train.settings import Settings
+from encodeonce.train.upper import Upper
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +75,7 @@ def check(packed: Refusion, padded: Refusion, batches: list[Batch], went: list[s
     found = []
     for method, batch in zip((packed, padded), batches, strict=True):
         method.eval()
-        method._measured = True  # the first batch of a training is watched, which takes the modules
+        method._measured = True  # what is logged of the first batch takes the modules
         (scores,) = method.scores(batch, method.names).values()
         method.loss(batch).backward()
         gradients = {name: p.grad for name, p in method.named_parameters() if p.grad is not None}
@@ -148,7 +151,7 @@ def test_shares_are_measured_and_hidden_queries_asked_by_the_modules(
     batch = next(iter(method.batches(examples, size=11, order=None)))
     method.loss(batch)
     method.loss(batch)
-    assert went == ["padded", "packed"]
+    assert went == ["padded", "packed", "packed"]
     went.clear()
     ratios = method.ratios(examples)
     assert set(went) == {"padded"}
@@ -158,4 +161,33 @@ def test_shares_are_measured_and_hidden_queries_asked_by_the_modules(
     went.clear()
     method.loss(world.batch(method))
     method.loss(world.batch(method))
-    assert went == ["padded", "padded"]
+    assert set(went) == {"padded"}
+
+
+def test_a_training_that_was_stopped_goes_on_bit_by_bit(checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    """The ratios that are logged at every start move nothing, dropout's draws included."""
+    world = World(checkpoint("bert", num_attention_heads=2))
+    settings = Settings(num_train_epochs=3, per_device_train_batch_size=4, learning_rate=1e-2, save_steps=1)
+
+    def run(folder: Path | None, stop: int = 0) -> Refusion:
+        torch.manual_seed(5)
+        plain = world.plain(Tuning("finetune", dropout=0.1, compute="bf16"))
+        method = refusion(plain, Fusing(k=K), WIDTH)
+        examples = method.read(Retrieved(world.cut, world.near()), world.documents, [world.task])
+        true, calls = method.losses, []
+
+        def losses(batch: Batch, names: Any) -> Any:
+            calls.append(1)
+            if stop and len(calls) == stop:
+                raise KeyboardInterrupt
+            return true(batch, names)
+
+        method.losses = losses  # type: ignore[method-assign]
+        fit(method, examples, {"classification": world.task}, settings, folder=folder, upper=Upper(examples, every=2))
+        return method
+
+    whole = run(None)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", stop=8)
+    for (name, a), b in zip(whole.state_dict().items(), run(tmp_path / "run").state_dict().values(), strict=True):
+        assert torch.equal(a, b), name

@@ -1,5 +1,6 @@
 """Labels, sets of labels and numbers of documents: against scikit-learn and scipy where they define a score."""
 
+import inspect
 import math
 from fractions import Fraction
 
@@ -160,3 +161,8 @@ def test_a_mean_with_an_undefined_part_is_undefined() -> None:
     assert mean_of([1.0, 2.0]) == 1.5
     assert mean_of([1.0, None]) is None
     assert mean_of([]) is None
+
+
+def test_arrays_are_scored_as_lists() -> None:
+    gold, said = ["1", "0", "1"], ["1", "1", "1"]
+    assert inspect.unwrap(label_scores)(np.array(gold), np.array(said)) == label_scores(gold, said)

@@ -1,6 +1,7 @@
 """TechQA's scores (identities 10 to 12) and CUAD's curve (identity 13)."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -8,6 +9,9 @@ import pytest
 from encodeonce.errors import DataError
 from encodeonce.metrics.cuad import Clause, cuad, similar
 from encodeonce.metrics.techqa import NO_ANSWER, Spans, best_threshold, hits, overlap_f1, techqa
+from encodeonce.tasks import named
+from encodeonce.tasks.answer_spans import MarkedAnswers
+from encodeonce.types import Answer
 
 
 def test_fd10_overlap_in_characters() -> None:
@@ -36,8 +40,7 @@ def test_fd11_thresholds_at_both_ends() -> None:
     assert techqa(FOUND, GOLD, 0.0)["f1"] == 50
     threshold, best = best_threshold(FOUND, GOLD)
     assert techqa(FOUND, GOLD, threshold)["f1"] == best >= max(low["f1"], high["f1"])
-    with pytest.raises(DataError, match="no question has an answer"):
-        techqa(FOUND[:1], [NO_ANSWER])
+    assert techqa(FOUND[:1], [NO_ANSWER]) == {"f1": 0.0, "ha_f1@1": None, "ha_f1@5": None}
     with pytest.raises(DataError, match="from the highest on"):
         Spans((("a", 0, 1), ("a", 0, 2)), (1.0, 2.0))
 
@@ -109,7 +112,38 @@ def test_the_curve_is_that_of_counting_anew_at_every_threshold() -> None:
                 met = [any(similar(text, due, one.parties) for text in shown) for due in one.gold]
                 hit, missed = hit + sum(met), missed + len(met) - sum(met)
                 false += sum(not any(similar(text, due, one.parties) for due in one.gold) for text in shown)
-            if hit + false:
-                points.append((hit / (hit + missed), hit / (hit + false)))
-        expected = [(recall, max(p for _, p in points[n:])) for n, (recall, _) in enumerate(points)]
+            points.append((hit / (hit + missed), hit / (hit + false) if hit + false else math.nan))
+        known = [[p for _, p in points[n:] if not math.isnan(p)] for n in range(len(points))]
+        expected = [(recall, max(own, default=0.0)) for (recall, _), own in zip(points, known, strict=True)]
         np.testing.assert_allclose(cuad(clauses, thresholds).points, expected)
+
+
+def test_the_best_threshold_is_that_of_trying_every_one() -> None:
+    draw = random.Random(3)
+    for _ in range(40):
+        gold = [draw.choice([NO_ANSWER, ("a", 0, draw.randint(1, 9))]) for _ in range(draw.randint(1, 12))]
+        found = [
+            Spans((("a", 0, draw.randint(1, 9)),) * n, (float(draw.randint(-3, 3)),) * n)
+            for n in (int(draw.random() < 0.8) for _ in gold)
+        ]
+        every = [-math.inf, *sorted({one.scores[0] for one in found if one.scores}), math.inf]
+        tried = [techqa(found, gold, threshold)["f1"] for threshold in every]
+        threshold, best = best_threshold(found, gold)
+        assert best == pytest.approx(max(value for value in tried if value is not None))
+        assert techqa(found, gold, threshold)["f1"] == best
+
+
+@pytest.mark.parametrize("scoring", ["techqa", "cuad"])
+def test_scores_of_questions_without_an_answer_are_undefined(scoring: str) -> None:
+    task = named(scoring)
+    gold = MarkedAnswers("q", (Answer(""),), "p", 0, (), "who", "the cat")
+    scores = task.score([gold], [((1, 1, 5.0),)])
+    assert scores[task.metric] is None
+    assert scores["n"] == 1
+
+
+def test_a_threshold_that_lets_nothing_through_stands_at_recall_0() -> None:
+    """As the published script has it: its precision is the best of what comes after, so the curve begins there."""
+    one = Clause(("governing law",), (("governing law", 0.5), ("other text", 0.5)))
+    assert cuad([one]).aupr == pytest.approx(50)
+    assert cuad([one, Clause((), (("wrong", 0.995),))]).aupr == pytest.approx(100 / 3)

@@ -1,5 +1,7 @@
 """Passages that questions are read with: their own that hold an answer, then what is found."""
 
+from dataclasses import replace
+
 import pytest
 
 from encodeonce.errors import ConfigError, DataError
@@ -26,7 +28,9 @@ def test_own_passages_with_an_answer_come_first_then_what_is_found() -> None:
     assert list(pool) == ["b", "c", "a", "d"]
     assert with_passages([question], pool, Fixed("d", "c", "a"), 2)[0].passages == (C, D)
     assert with_passages([question], pool, Fixed("d", "c", "a"), 3)[0].passages == (A, C, D)
-    assert with_passages([question], pool, Fixed(), 3)[0].passages == (C,), "no more than are found"
+    assert with_passages([question], pool, Fixed("d"), 4)[0].passages == (B, C, D), "then the rest of its own"
+    relevant = replace(question, relevant=("b", "c"))
+    assert with_passages([relevant], pool, Fixed("d", "a"), 2)[0].passages == (B, C), "or are marked relevant"
 
 
 def test_without_a_place_all_of_its_own_come_first() -> None:

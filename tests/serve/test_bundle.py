@@ -340,3 +340,11 @@ def test_what_a_predictor_cannot_answer(make_corpus: Corpus) -> None:
         Predictor(run, encoder=LiveTiny(memory)).predict([Document("t", text="running text")])
     with pytest.raises(RunError, match=r"the store .* dtype: 'fp32' here, 'int8' there"):
         Predictor(run, store=Partial(memory, set(), dtype="int8"))
+
+
+@pytest.mark.parametrize("item", [None, float("nan"), 1, ("a", "b", "c"), ["a"], b"x", (1, "b")])
+def test_what_is_no_text_is_named_with_its_number(item: Any) -> None:
+    with pytest.raises(DataError, match=r"^text 2 is .*: give a string, a pair of strings, or a Document"):
+        inspect.unwrap(as_documents)(["a text", item])  # no types are checked
+    pair, alone = inspect.unwrap(as_documents)([("a", "b"), ("a", None)])
+    assert (pair.text, pair.pair, alone.pair) == ("a", "b", "")

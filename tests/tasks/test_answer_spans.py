@@ -218,9 +218,10 @@ def test_what_has_no_room_is_said(caplog: pytest.LogCaptureFixture) -> None:
     task: Any = replace(TASK, question_pieces=8)
     (parts,) = task.shown([document(long)], Letters(), 24)
     assert {part.text for part in parts} == {"ab cd word"}
-    assert [part.pair for part in parts] == ["a cat"]
+    assert [part.pair for part in parts] == ["a cat", "x" * 12], "what has no room is cut inside the word"
+    assert [part.meta["window"] for part in parts] == [("two", 0), ("two", 6)]
     assert "1 of 1 questions are cut to their first 8 pieces" in caplog.text
-    assert "1 words fit in no window and are not read" in caplog.text
+    assert "of 1 words that fit in no window the beginning alone is read" in caplog.text
     with pytest.raises(ConfigError, match="a window of 12 pieces has no room for a passage beside the question"):
         task.shown([document(long)], Letters(), 12)
     with pytest.raises(DataError, match="needs the answers; none is known"):
@@ -293,3 +294,12 @@ def test_it_is_learned_and_takes_neighbours(family: str, checkpoint: Callable[..
     assert float((ours - theirs).detach().abs().max()) > 1e-4
     spans = [span for answer in predicted(method, beside)[0] for span in answer[task.name]]
     assert all(0 <= first <= last < 6 for first, last, _ in spans)
+
+
+def test_a_question_none_of_whose_passage_fits_counts_as_missed() -> None:
+    good = question("a cat", ["cat"], [2], 1)
+    bad = question("\u6cb3" * 60, ["\u6cb3" * 2], [40], 2)
+    parts = [part for own in TASK.shown([good, bad], Letters(), 24) for part in own]
+    found = [((1, 1, 5.0),) if part.pair == "a cat" else () for part in parts]
+    assert TASK.score(TASK.gold(parts), found)["f1"] == 50
+    assert TASK.score(TASK.gold(parts), found)["n"] == 2

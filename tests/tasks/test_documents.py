@@ -224,7 +224,7 @@ def test_either_text_of_a_pair_that_is_empty_is_refused_by_place() -> None:
         (["1", "2"], ["1", "2"]),
         ([1, "2"], ["1", "2"]),
         ([True, 0], ["0", "true"]),
-        ([float("nan"), 1.5], ["1.5", "nan"]),
+        ([float("inf"), 1.5], ["1.5", "inf"]),
     ],
 )
 def test_labels_go_back_into_json_as_training_had_them(held: list[Any], due: list[Any]) -> None:

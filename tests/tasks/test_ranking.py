@@ -118,3 +118,24 @@ def test_it_survives_json_and_says_what_it_cannot_read() -> None:
         TASK.learn([document(replace(ASKED, relevant=()))])
     with pytest.raises(ConfigError, match="metric='f1'"):
         named("s10_sections", metric="f1")
+
+
+def test_a_passage_whose_first_word_has_no_room_is_cut_inside_it() -> None:
+    class Letters:
+        """A piece a character."""
+
+        def cut(self, documents: Sequence[Document]) -> list[Pieces]:
+            found = []
+            for one in documents:
+                sizes = [len(word) for text in (one.text, one.pair) for word in text.split()]
+                word = np.concatenate([np.repeat(np.arange(len(sizes)), sizes), np.full(3, -1)]).astype(np.int32)
+                found.append(Pieces(one.key, word, word, len(sizes), ((0, len(word), 0, len(word)),)))
+            return found
+
+    own = (Passage("long", text="run" + "s" * 60), Passage("short", text="ran so"))
+    asked = Question("q", "who ran", (), own, {}, "f:1", ("short",))
+    (found,) = TASK.shown([document(asked)], Letters(), 24)
+    assert {pair.meta["judged"].id: pair.pair for pair in found} == {"long": "run" + "s" * 12, "short": "ran so"}
+    blank = Question("q", " ", (), own, {}, "f:2", ("short",))
+    with pytest.raises(DataError, match=r"^f:2 .*: the question is empty"):
+        TASK.shown([document(blank)], Letters(), 24)

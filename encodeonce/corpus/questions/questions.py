@@ -130,15 +130,15 @@ def _located(value: Mapping[str, Any], passages: tuple[Passage, ...], place: str
 
 
 def _sentences(value: Mapping[str, Any], name: str, place: str) -> tuple[tuple[Passage, ...], tuple[Answer, ...]]:
-    marked = objects(value, "sentences", place)
-    texts = [string(one, "text", place) for one in marked]
-    passages = tuple(Passage(f"{name}/{n}", text=text, place=place) for n, text in enumerate(texts))
-    answers = [
-        Answer(text, passage.id, 0, len(text))
-        for n, (one, text, passage) in enumerate(zip(marked, texts, passages, strict=True), 1)
-        if truth(one, "answer", f"{place}: sentence {n}")
-    ]
-    return passages, tuple(answers)
+    passages, answers = [], []
+    for n, one in enumerate(objects(value, "sentences", place)):
+        text, right = string(one, "text", place), truth(one, "answer", f"{place}: sentence {n + 1}")
+        if not text.strip():  # blank lines between sentences are kept by some files
+            continue
+        passages.append(Passage(f"{name}/{n}", text=text, place=place))
+        if right:
+            answers.append(Answer(text, passages[-1].id, 0, len(text)))
+    return tuple(passages), tuple(answers)
 
 
 def _object(question: Question) -> dict[str, Any]:

@@ -76,11 +76,17 @@ def _answer(value: Mapping[str, Any], document: Passage, place: str) -> Answer:
         start, stop = int(value["START_OFFSET"]), int(value["END_OFFSET"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise DataError(f"{place}: START_OFFSET and END_OFFSET must be numbers of characters.") from None
-    text = document.text[start:stop] if 0 <= start < stop else ""
+    text = document.text[start:stop] if 0 <= start < stop <= len(document.text) else ""
     if not text.strip():
         raise DataError(
             f"{place}: characters {start} to {stop} of document {document.id!r}, which has {len(document.text):,}, are "
             "no answer."
+        )
+    said = value.get("ANSWER")
+    if isinstance(said, str) and said.split() and "".join(said.split()) != "".join(text.split()):
+        raise DataError(
+            f"{place}: the answer {said[:60]!r} does not stand at characters {start} to {stop} of document "
+            f"{document.id!r}; {text[:60]!r} does. Give the documents that the file was made of."
         )
     return Answer(text, document.id, start, start + len(text))
 

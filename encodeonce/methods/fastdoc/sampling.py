@@ -232,7 +232,9 @@ class _Sampler:
                 self.hopeless[one] = not self._apart(one, one, self.pool).any()
             return None
         if isinstance(self.rule, _Both):
-            return anchor, positive, int(self.generator.choice(self.rule.far(anchor))), negative
+            far = self.rule.far(anchor)
+            far = far[self.rule.texts[far] != self.rule.texts[positive]]
+            return (anchor, positive, int(self.generator.choice(far)), negative) if len(far) else None
         return anchor, positive, negative
 
     def _negative(self, anchor: int, positive: int) -> int:

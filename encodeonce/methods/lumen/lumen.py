@@ -19,7 +19,7 @@ from ...adapters.linear import Linear
 from ...batching import Source, planned
 from ...batching.ahead import ahead
 from ...batching.buffers import Buffers
-from ...encoders.checkpoint import VOCABULARY_FILES
+from ...encoders.checkpoint import VOCABULARY_FILES, weights_hash
 from ...encoders.live import LiveBlocks
 from ...encoders.pieces import load_tokenizer
 from ...encoders.pretrained import Pretrained
@@ -116,7 +116,8 @@ class Lumen(nn.Module):
         """Settings of the design that are not left as they are by default, how passages are shown, and what training
         starts from: none of this shows in the weights' names and shapes."""
         start = {"start": self.origin} if self.origin else {}
-        return {"design": self.design.chosen(), "form": self.form, **start}
+        decoder = {"decoder": weights_hash(self.decoder)} if self.decoder else {}
+        return {"design": self.design.chosen(), "form": self.form, **start, **decoder}
 
     def modules_of(self) -> dict[str, nn.Module]:
         """Everything that is trained, as one."""

@@ -102,11 +102,11 @@ class Fusion(nn.Module):
     @contextmanager
     def searching(self) -> Iterator[None]:
         """While open the architecture takes gradients, mixed softly; else it is a constant of the loss."""
-        self._searching = True
+        before, self._searching = self._searching, True
         try:
             yield
         finally:
-            self._searching = False
+            self._searching = before
 
     def train(self, mode: bool = True) -> "Fusion":
         """As every module's; kept weights are forgotten, as an optimiser's fused step does not count as a change."""
@@ -162,7 +162,8 @@ class Fusion(nn.Module):
         drawn = self.released is not None
         if self.training or torch.is_grad_enabled() or drawn:
             return self._weights(n)
-        state = (n, int(self.ending == "soft"), *(parameter._version for parameter in self.parameters()))
+        ways = n, int(self.ending == "soft"), int(self._searching)
+        state = (*ways, *(parameter._version for parameter in self.parameters()))
         if self._known is None or self._known[0] != state:
             wholes, masks, skipped = self._weights(n)
             if wholes is not None and not wholes.any():  # no module has chosen such a scheme

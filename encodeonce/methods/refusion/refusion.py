@@ -122,14 +122,20 @@ class Refusion(Finetune):
         return {**self.plain().groups(name), **({"inside": own} if own else {})}
 
     def losses(self, batch: Batch, names: Any) -> dict[str, Tensor]:
-        """As `Multitask`; the ratios of the first batch are logged."""
-        if self._measured:
-            return super().losses(batch, names)
-        self._measured = True
-        with self._watched() as seen:
-            losses = super().losses(batch, names)
-        self._say(seen, "at the start")
-        return losses
+        """As `Multitask`; the ratios of the first batch are logged, of a pass of its own: a run that goes on after a
+        stop would not be the same run if measuring moved anything."""
+        if not self._measured:
+            self._measured = True
+            with (
+                torch.random.fork_rng(devices=[]),
+                torch.no_grad(),
+                self.fusion.searching(),
+                self._as_predicting(),
+                self._watched() as seen,
+            ):
+                super().losses(batch, names)
+            self._say(seen, "at the start")
+        return super().losses(batch, names)
 
     def predict(self, batch: Batch, probabilities: bool = False) -> list[dict[str, Any]]:
         """As `Multitask`; an architecture that was never searched is said once: all ties, it chooses what is first."""
