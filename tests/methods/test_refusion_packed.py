@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fusion_world import WIDTH, K, World, logits
+from fusion_world import WIDTH, K, World, logits, stopping
 from torch import Tensor
 
 from encodeonce.batching import Batch
@@ -174,15 +174,7 @@ def test_a_training_that_was_stopped_goes_on_bit_by_bit(checkpoint: Callable[...
         plain = world.plain(Tuning("finetune", dropout=0.1, compute="bf16"))
         method = refusion(plain, Fusing(k=K), WIDTH)
         examples = method.read(Retrieved(world.cut, world.near()), world.documents, [world.task])
-        true, calls = method.losses, []
-
-        def losses(batch: Batch, names: Any) -> Any:
-            calls.append(1)
-            if stop and len(calls) == stop:
-                raise KeyboardInterrupt
-            return true(batch, names)
-
-        method.losses = losses  # type: ignore[method-assign]
+        stopping(method, stop)
         fit(method, examples, {"classification": world.task}, settings, folder=folder, upper=Upper(examples, every=2))
         return method
 

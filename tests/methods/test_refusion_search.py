@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fusion_world import FAMILIES, WIDTH, K, World, documents
+from fusion_world import FAMILIES, WIDTH, K, World, documents, stopping
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -225,15 +225,7 @@ def test_a_search_that_was_stopped_goes_on_bit_by_bit(small: World, tmp_path: Pa
         method = small.made(Fusing(k=K))
         examples = method.read(Retrieved(small.cut, small.near()), small.documents, [small.task])
         upper = Upper(examples, batch_size=3, learning_rate=0.1, every=2)
-        true, calls = method.losses, []
-
-        def losses(batch: Batch, names: Any) -> Any:
-            calls.append(1)
-            if stop and len(calls) == stop:
-                raise KeyboardInterrupt
-            return true(batch, names)
-
-        method.losses = losses  # type: ignore[method-assign]
+        stopping(method, stop)
         fit(method, examples, {"classification": small.task}, settings, folder=folder, upper=upper)
         return method
 

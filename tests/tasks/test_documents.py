@@ -215,6 +215,12 @@ def test_either_text_of_a_pair_that_is_empty_is_refused_by_place() -> None:
             task.gold([lacking])
 
 
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_the_number_nan_is_no_gold(kind: str) -> None:
+    with pytest.raises(DataError, match=rf"task '{kind}': 'label' is NaN. Training and evaluation need gold: annotate"):
+        named(kind).learn(documents(1.0, 0.0, float("nan")))
+
+
 @pytest.mark.parametrize(
     ("held", "due"),
     [
