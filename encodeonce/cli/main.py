@@ -4,6 +4,7 @@
 torch, numpy or pydantic at its top, so that `encodeonce COMMAND --help` stays as cheap.
 """
 
+import errno
 import importlib
 import io
 import logging
@@ -38,6 +39,21 @@ COMMANDS = {
     "debug-data": "What is in the files, and what is wrong with them.",
 }
 """Every command with its line in `encodeonce --help`, in the order of the main job."""
+
+
+FULL = "Free space (or raise the limit) and give the same command again: what was finished is whole."
+CLOSED = "Get the right to write there, or name another place."
+TAKEN = "A folder was to be there, and a file is: name another place, or move the file away."
+NEXT_STEPS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)), FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), TAKEN),
+    errno.EISDIR: "A file was to be there, and a folder is: name another place.",
+    errno.ENOENT: "Look whether the name is spelled as it is there.",
+    errno.ENAMETOOLONG: "Name a shorter one.",
+    errno.EMFILE: "Too many files are open at once: raise the limit (ulimit -n).",
+}
+"""What to do about what the operating system refused, where no part of the library said it better."""
 
 
 class Messages(logging.Handler):
@@ -80,7 +96,15 @@ class LazyGroup(click.Group):
         except (EncodeOnceError, OSError) as problem:
             if ctx.params.get("debug") or isinstance(problem, BrokenPipeError):
                 raise
-            raise click.ClickException(str(problem)) from None
+            raise click.ClickException(explained(problem)) from None
+
+
+def explained(problem: Exception) -> str:
+    """An error's message; of the operating system's refusals the place, its words and the next step."""
+    if not isinstance(problem, OSError) or not problem.strerror:
+        return str(problem)
+    place = "" if problem.filename is None else f"{problem.filename}: "
+    return f"{place}{problem.strerror}. {NEXT_STEPS.get(problem.errno or 0, '')}".rstrip()
 
 
 def _settable(command: click.Command, prefix: str) -> None:

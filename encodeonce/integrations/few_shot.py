@@ -154,8 +154,9 @@ class FewShot:
         Raises DataError where texts and labels differ in number, single texts and pairs cannot be compared, or texts
         are too long for a method that was named, for a missing label, a single class, one without two different
         examples, and an empty text; ConfigError for an unknown method, for one that needs unlabelled texts where there
-        is none, and for a number out of range; TooFewVectors where the unlabelled texts are fewer than the neighbours
-        asked for, whatever text is asked; NonFinite for a method that answers NaN. What was fitted before is lost then.
+        is none, and for a number out of range; TooFewVectors for one that was named where the unlabelled texts are
+        fewer than the neighbours asked for, whatever text is asked; NonFinite for a method that answers NaN. What was
+        fitted before is lost then.
         """
         self.__dict__.pop("mixture_", None)  # half of this fit and half of the last would answer, and be wrong
         documents, labels = as_documents(texts, "text"), list(labels)
@@ -174,7 +175,7 @@ class FewShot:
             else prompter_for(self.model, self._asking, self.classes_.tolist(), self.pairs_)
         )
         self._corpus = [content(document) for document in corpus]
-        self._check_corpus(names, corpus)
+        names = self._finding(names, corpus)
         self._corpus_vectors = self._vectors(corpus) if corpus else None
         self._neighbourhood = Neighbourhood.of(corpus, self._vectors) if set(names) & set(FUSED) else None
         material = self._material(documents, np.eye(len(self.classes_))[index])
@@ -367,25 +368,32 @@ class FewShot:
         log.warning("%s not tried: %s", ", ".join(whole), found)
         return [name for name in names if name not in whole]
 
-    def _check_corpus(self, names: Sequence[str], corpus: Sequence[Document]) -> None:
-        """TooFewVectors where a method would find too few unlabelled texts for a text that is itself among them: that
-        may be any that is labelled, or asked when all is trained."""
+    def _finding(self, names: Sequence[str], corpus: Sequence[Document]) -> Sequence[str]:
+        """The methods less those that would find too few unlabelled texts for a text that is itself among them, which
+        may be any that is labelled, or asked when all is trained: said if the methods are the default ones,
+        TooFewVectors for one that was named."""
         texts = {same(text) for document in corpus for text in texts_of(document)}
         copied = sorted(Counter(self._corpus).values(), reverse=True)
+        kept = []
         for name in names:
             if name in FUSED:  # of texts that are the same it keeps one
                 n, most = len(texts), 1 + self.pairs_
             elif name in PROBES and PROBES[name].side in _FINDING:
                 n, most = len(corpus), sum(copied[: 1 + (PROBES[name].side == "shuffled")])  # nor another's, there
             else:
+                n, most = self.neighbours, 0
+            if n - most >= self.neighbours:
+                kept.append(name)
                 continue
-            if n - most < self.neighbours:
-                ask = f"Ask for at most {n - most} with --neighbours (in Python neighbours=...), give" * (n > most)
-                raise TooFewVectors(
-                    f"method {name!r}: {self.neighbours} neighbours asked for, but there are {n} unlabelled texts, and "
-                    f"{most} of them may be copies of a text that is asked, which are no neighbours of it. "
-                    f"{ask or 'Give'} more texts, or leave the method out."
-                )
+            found = (
+                f"{self.neighbours} neighbours asked for, but there are {n} unlabelled texts, and {most} of them may "
+                "be copies of a text that is asked, which are no neighbours of it. "
+            )
+            ask = f"Ask for at most {n - most} with --neighbours (in Python neighbours=...), or give" * (n > most)
+            if tuple(self.methods) != METHODS:
+                raise TooFewVectors(f"method {name!r}: {found}{ask or 'Give'} more texts, or leave the method out.")
+            log.warning("%s not tried: %s%s more texts.", name, found, ask or "Give")
+        return kept
 
     def _material(self, documents: Sequence[Document], targets: Float[np.ndarray, "N C"]) -> Material:
         exclude = copies(documents, self._corpus)

@@ -100,6 +100,24 @@ def test_debug_shows_the_traceback(tmp_path: Path, how: list[str]) -> None:
     assert type(done.exception).__name__ == "ConfigError"
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("file/run", "{place}: Not a directory. A folder was to be there, and a file is: name another place"),
+        ("n" * 300, "{place}/config.json: File name too long. Name a shorter one."),
+    ],
+)
+def test_what_the_system_refuses_names_place_and_next_step(tmp_path: Path, place: str, message: str) -> None:
+    """A run's folder that cannot be made; the message was the interpreter's "[Errno 20] Not a directory: ..."."""
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "c.toml").write_text('encoder = "quickstart"\ntasks = ["upos"]\n[data]\ntrain = "t.conllu"\n')
+    (tmp_path / "t.conllu").write_text("1\tcat\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n" * 4)
+    result = CliRunner().invoke(cli, ["train", str(tmp_path / "c.toml"), "-o", str(tmp_path / place)])
+    assert result.exit_code == 1
+    assert message.format(place=tmp_path / place) in result.stderr
+    assert "Errno" not in result.stderr
+
+
 def test_output_that_has_no_such_character_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     """As stderr does it; inside a JSON string the escape is the character itself."""
     written = io.BytesIO()

@@ -199,6 +199,19 @@ def test_a_text_that_is_asked_may_be_any_of_the_unlabelled_ones(encoder: Pretrai
         estimator(encoder, methods=("late",), neighbours=1).fit(texts, labels, unlabelled=["cat"])
 
 
+def test_of_the_default_methods_one_that_finds_too_few_texts_is_left_out(
+    encoder: Pretrained, labelled: Texts, others: Texts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """30 unlabelled texts, where `late` adds 64 to each: self-training does with any number, and is tried."""
+    with caplog.at_level(logging.WARNING, logger="encodeonce"):
+        model = estimator(encoder).fit(*labelled, unlabelled=others[0][:30])
+    names = [one.name for one in model.tried_]
+    assert "late" not in names and "self_training" in names
+    assert "late not tried: 64 neighbours asked for, but there are 30 unlabelled texts" in caplog.text
+    assert "Ask for at most 29 with --neighbours (in Python neighbours=...), or give more texts." in caplog.text
+    assert "late" in [one.name for one in estimator(encoder, neighbours=29).fit(*labelled, others[0][:30]).tried_]
+
+
 def test_a_score_has_a_label_a_text(encoder: Pretrained, labelled: Texts) -> None:
     model = estimator(encoder, methods=("probe",)).fit(*labelled)
     assert model.score(labelled[0][:2], ["animals", "animals"]) == 0.5
@@ -371,7 +384,7 @@ def test_what_cannot_be_learned_is_refused_by_name(encoder: Pretrained, labelled
     with pytest.raises(DataError, match="text 1 is a pair of texts, and training had single texts"):
         model.predict([("cat", "mat")])
     with pytest.raises(TooFewVectors, match="method 'late': 64 neighbours asked for, but there are 30 unlabelled"):
-        estimator(encoder).fit(texts, labels, unlabelled=others[0][:30])
+        estimator(encoder, methods=("late", "probe")).fit(texts, labels, unlabelled=others[0][:30])
     one = [*others[0][:20], *["cat sat"] * 50]
     with pytest.raises(TooFewVectors, match=r"method 'add': 64 neighbours asked for, but there are 21 unlabelled"):
         estimator(encoder, methods=("add",)).fit(texts, labels, unlabelled=one)
