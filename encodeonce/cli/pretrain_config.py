@@ -112,6 +112,9 @@ class PretrainConfig(Section):
         default="", description="5m, 90s, 1h or 44TFLOP: so many tuples (windows) as that pays for, encoding included"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="settings of the objective, such as far = 0.5")
+    interpolate: float = Field(
+        default=1.0, gt=0, le=1, description="how far from its start to the trained weights the exported encoder lies"
+    )
     windows_per_batch: int = Field(default=8, gt=0, description="windows of pieces beside the tuples (combined)")
     window: int = Field(default=128, gt=2, description="pieces of such a window")
     windows_of: Literal["all", "tuples"] = Field(

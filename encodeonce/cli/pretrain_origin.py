@@ -21,8 +21,8 @@ __all__ = ["alone", "begun", "holds", "made_of", "refuse_other"]
 WRITTEN = ("encoder", "sentence-encoder", "heads.safetensors", "classes.json", "report.json", "train")
 """What a run writes into its folder, beside what says which run it is."""
 
-ADDED = {"n_topics": 0, "min_documents": 5, "topics": ""}
-"""Keys of `[sample]` that runs did not always have, and what these did."""
+ADDED = {"n_topics": 0, "min_documents": 5, "topics": "", "full": False, "interpolate": 1.0}
+"""Keys of the config and of `[sample]` that runs did not always have, and what these did."""
 
 
 def refuse_other(folder: Path) -> None:
@@ -63,8 +63,7 @@ def holds(folder: Path, config: PretrainConfig, base: Pretrained, source: Pooled
 def made_of(config: PretrainConfig, base: Pretrained, source: Pooled, material: Material) -> dict[str, Any]:
     """All that a run depends on: its settings, what its encoders hold, its documents."""
     left_out = {"store", "encoder", "sentence_encoder", "probe"}
-    left_out |= set() if config.full else {"full"}  # runs did not always have it
-    chosen = config.model_dump(mode="json", exclude=left_out)
+    chosen = _counting(config.model_dump(mode="json", exclude=left_out))
     for section, names in (("data", ("train", "format", "columns", "taxonomy")), ("train", HARMLESS)):
         chosen[section] = {key: value for key, value in chosen[section].items() if key not in names}
     chosen["sample"] = _sample_of(config)
@@ -86,4 +85,9 @@ def _sample_of(config: PretrainConfig) -> dict[str, Any]:
     """`[sample]` as it is compared: a key that was added since counts where it changes something."""
     idle = set() if config.sample.topic_levels else {"min_children"}
     dumped = config.sample.model_dump(mode="json", exclude=idle)
-    return {key: value for key, value in dumped.items() if ADDED.get(key, ...) != value}
+    return _counting(dumped)
+
+
+def _counting(values: dict[str, Any]) -> dict[str, Any]:
+    """Without the keys that were added and do what was done before."""
+    return {key: value for key, value in values.items() if ADDED.get(key, ...) != value}

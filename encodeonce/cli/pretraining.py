@@ -24,6 +24,7 @@ from ..encoders.pretrained import Pretrained
 from ..errors import DataError, EncoderError
 from ..methods.fastdoc.examples import TASK, DocumentExamples
 from ..methods.fastdoc.fastdoc import FastDoc, TripletScorer, projection
+from ..methods.fastdoc.interpolation import interpolate, pretrained_weights
 from ..methods.fastdoc.masking import Window, in_words, windows_of
 from ..methods.fastdoc.measure import norms, plain_means
 from ..methods.fastdoc.objective import Objective
@@ -127,9 +128,10 @@ class Job:
         self.seconds["scoring"], _ = self.fill(scored, "encode-scored.json")
         method, examples, taxonomy = self.method(plan)
         scores = HeldOut(self.config, self.base, self.source, self.store, material.held_out, held)
-        untouched = scores.measured(method)
+        untouched, start = scores.measured(method), pretrained_weights(method)
         result = fit(method, examples, {TASK: TripletScorer()}, self.settings, folder=self.folder / "train")
         self.seconds["train"] = result.seconds
+        interpolate(method, start, self.config.interpolate)
         masked = plan.pace.masked_flop
         ledger = Ledger(self.config, self.settings, self.base, self.source, self.seconds, self.stored, masked)
         read = material.train if self.objective.of_documents else plan.windowed
@@ -154,6 +156,7 @@ class Job:
             },
             "budget": self.config.budget,
             "costs": ledger.of(read, used, scored, examples, method, result),
+            "interpolate": self.config.interpolate,
             "losses": [epoch["loss"] for epoch in result.epochs],
             "trace": method.trace,
             "export": {**exported.to_json(), "folder": "encoder"},

@@ -121,3 +121,25 @@ def test_a_sentence_encoder_of_another_width_is_projected(run: Run, tiny: Path, 
     chosen = load(path, (), model=PretrainConfig)
     paths = paths_of(prepare(chosen, {}).train, chosen)
     assert sorted(classes[1]) == sorted([[], *map(list, set(paths))])
+
+
+def test_an_encoder_between_start_and_end_is_scored_as_it_is_exported(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """Half-way: the mean of the start's weights and those of the same run without; its held-out scores are those of the
+    export, read from the folder; classification heads are the trained ones; another share is another run."""
+    path = config(tmp_path, tiny)
+    for share in ("1", "0.5"):
+        run("pretrain", path, "-o", f"s{share}", *sets("dtype=fp32", f"interpolate={share}"))
+    start, end, half = (load_file(tmp_path / f / "model.safetensors") for f in (tiny, "s1/encoder", "s0.5/encoder"))
+    for name, tensor in half.items():
+        torch.testing.assert_close(tensor, (start[name] + end[name]) / 2, atol=1e-7, rtol=1e-6)
+    assert any(not torch.equal(tensor, start[name]) for name, tensor in half.items())
+    heads = [load_file(tmp_path / folder / "heads.safetensors") for folder in ("s1", "s0.5")]
+    assert all(torch.equal(tensor, heads[1][name]) for name, tensor in heads[0].items())
+    report = json.loads((tmp_path / "s0.5/report.json").read_text())
+    given = sets("dtype=fp32", f"encoder={tmp_path / 's0.5/encoder'}", f"sentence_encoder={tiny}")
+    again = json.loads(run("pretrain", path, "-o", "again", *given, "--json").stdout)
+    assert report["interpolate"] == 0.5
+    assert report["held_out"]["trained"] == pytest.approx(again["held_out"]["untouched"], abs=1e-4)
+    assert report["held_out"]["trained"] != report["held_out"]["untouched"]
+    refused = run("pretrain", path, "-o", "s0.5", *sets("dtype=fp32", "interpolate=0.4"), code=1)
+    assert "interpolate: 0.5 then, 0.4 now" in refused.stderr

@@ -206,7 +206,8 @@ def test_of_the_default_methods_one_that_finds_too_few_texts_is_left_out(
     with caplog.at_level(logging.WARNING, logger="encodeonce"):
         model = estimator(encoder).fit(*labelled, unlabelled=others[0][:30])
     names = [one.name for one in model.tried_]
-    assert "late" not in names and "self_training" in names
+    assert "late" not in names
+    assert "self_training" in names
     assert "late not tried: 64 neighbours asked for, but there are 30 unlabelled texts" in caplog.text
     assert "Ask for at most 29 with --neighbours (in Python neighbours=...), or give more texts." in caplog.text
     assert "late" in [one.name for one in estimator(encoder, neighbours=29).fit(*labelled, others[0][:30]).tried_]
