@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,7 +35,7 @@ Columns = Mapping[str, int | str] | None
 @dataclass(frozen=True)
 class Given:
     """The documents of each file, none where there is no file; `labels` are those of `labelled`, which `task` learned,
-    `gold` of `test`. `format` is that of the file that is asked about."""
+    `gold` of `test`. `format` and `reading` (its reader's options) are those of the file that is asked about."""
 
     labelled: Sequence[Document]
     unlabelled: Sequence[Document]
@@ -44,16 +45,27 @@ class Given:
     gold: Sequence[str]
     task: Task
     format: str | None
+    reading: Mapping[str, Any]
 
 
 def check_outputs(
-    asked: Path | None, output: Path | None, folder: Path | None, picture: Path | None, methods: Sequence[str] | None
+    asked: Path | None,
+    output: Path | None,
+    folder: Path | None,
+    picture: Path | None,
+    methods: Sequence[str] | None,
+    given: Sequence[Path],
 ) -> None:
     """What would come out where nothing is asked for it, or over something else, is refused.
 
     UsageError for answers without texts, and for a picture where none of the methods searches; ConfigError for answers
-    into a file that can be read only once; RunError for a folder that holds something else.
+    into a file that can be read only once, and for what would be written over a file that is `given` to learn from;
+    RunError for a folder that holds something else.
     """
+    for option, target in (("--output", output), ("--picture", picture)):
+        lost = next((path for path in given if target is not None and target.exists() and target.samefile(path)), None)
+        if lost is not None:
+            raise ConfigError(f"{option} {target} is {lost}, which is learned from and would be lost: name another.")
     if output is not None:
         if asked is None:
             raise click.UsageError("--output is where answers go: say with --predict what is to be answered.")
@@ -76,18 +88,24 @@ def read_all(
     format: str | None,
     columns: Columns,
     output: Path | None,
+    reading: Mapping[str, Any],
 ) -> Given:
     """All files; DataError names the place of a text or label that is missing, and of a text that cannot be answered.
 
-    `format` is that of all files that end like the labelled one. ConfigError for an `output` that cannot have the
-    answers (`_check_answers`).
+    `format` and the reader's own options, `reading`, are those of all files that end like the labelled one. ConfigError
+    for an `output` that cannot have the answers (`_check_answers`).
     """
 
     def form(path: Path) -> str | None:
         return format if path.suffix == labelled.suffix else None
 
+    def options(path: Path) -> Mapping[str, Any]:
+        return reading if path.suffix == labelled.suffix else {}
+
     def of(path: Path | None, with_labels: bool) -> list[Document]:
-        return [] if path is None else documents_of(path, form(path), columns, "" if with_labels else column)
+        if path is None:
+            return []
+        return documents_of(path, form(path), columns, "" if with_labels else column, **options(path))
 
     documents, others, gold, questions = of(labelled, True), of(unlabelled, False), of(test, True), of(asked, False)
     kind = named("label", kind="classification", column=column, numbers_are_classes=True)
@@ -110,7 +128,8 @@ def read_all(
             _check_answers(output, asked, name, task, columns)
         if name == "text":
             _say_blank_lines(asked, questions)
-    return Given(documents, others, gold, questions, labels, of_test, task, form(asked) if asked else None)
+    how = (form(asked), options(asked)) if asked else (None, {})
+    return Given(documents, others, gold, questions, labels, of_test, task, *how)
 
 
 def _check_answers(output: Path, asked: Path, kind: str, task: Task, columns: Columns) -> None:
@@ -136,7 +155,7 @@ def write_asked(output: Path, asked: Path, given: Given, answers: Sequence[str],
     kept = None if format_of(asked, given.format).name == "text" else columns
     found = [{given.task.name: answer} for answer in answers]
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_answers(output, asked, given.asked, found, [given.task], format=given.format, columns=kept)
+    write_answers(output, asked, given.asked, found, [given.task], format=given.format, columns=kept, **given.reading)
 
 
 def _say_blank_lines(path: Path, documents: Sequence[Document]) -> None:
@@ -146,12 +165,12 @@ def _say_blank_lines(path: Path, documents: Sequence[Document]) -> None:
         log.warning("%s: %d blank lines get no answer; answers are those of the other lines, in order", path, blank)
 
 
-def documents_of(path: Path, format: str | None, columns: Columns, without: str = "") -> list[Document]:
+def documents_of(path: Path, format: str | None, columns: Columns, without: str = "", **reading: Any) -> list[Document]:
     """The documents of a file, with the columns that it can have: plain text has none, and a file that is not labelled
     need not have the one called `without`."""
     plain = format_of(path, format).name == "text"
     kept = {} if plain else {name: place for name, place in (columns or {}).items() if name != without}
-    return read(path, format=format, columns=kept or None)
+    return read(path, format=format, columns=kept or None, **reading)
 
 
 def shown(documents: Sequence[Document]) -> list[str | tuple[str, str]]:

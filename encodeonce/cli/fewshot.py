@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..encoders.quickstart import QUICKSTART
-from .options import Decorator, drawable_picture, json_option, listed, reader_options, together
+from .options import Decorator, drawable_picture, json_option, listed, read_option, reader_options, together
 
 __all__ = ["fewshot"]
 
@@ -24,6 +24,7 @@ input_options: Decorator = together(
     click.option("--predict", "-p", "asked", type=FILE, help="Texts to be answered; shown, or written to --output."),
     click.option("--label", "column", default="label", show_default=True, help="The column with the labels."),
     reader_options,
+    read_option,
 )
 output_options: Decorator = together(
     click.option("--output", "-o", type=NEW_FILE, help="The file of --predict with its answers in it."),
@@ -32,7 +33,7 @@ output_options: Decorator = together(
         "--picture",
         type=NEW_FILE,
         callback=drawable_picture,
-        help="Draw what a fusion's search chose (.png, .svg).",
+        help="Draw what a fusion's search chose, where it has a weight (.png, .svg).",
     ),
     json_option,
 )
@@ -73,6 +74,7 @@ def fewshot(
     column: str,
     format: str | None,
     columns: dict[str, int | str] | None,
+    reading: dict[str, Any],
     output: Path | None,
     folder: Path | None,
     picture: Path | None,
@@ -93,8 +95,10 @@ def fewshot(
     """
     from .few_shot_material import check_outputs, read_all, shown, write_asked
 
-    check_outputs(asked, output, folder, picture, settings["methods"])
-    given = read_all(labelled, unlabelled, test, asked, column, format, columns, output)
+    prompts = [path for path in (Path(settings["prompt"] or ""),) if path.is_file()]
+    learned_from = [path for path in (labelled, unlabelled, test, *prompts) if path is not None]
+    check_outputs(asked, output, folder, picture, settings["methods"], learned_from)
+    given = read_all(labelled, unlabelled, test, asked, column, format, columns, output, reading)
     from ..integrations.few_shot import FewShot
     from .few_shot_report import as_text, draw, report_of, tested
 

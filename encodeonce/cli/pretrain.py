@@ -111,9 +111,16 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
         f"epoch of the same documents: {times['total']} times the total;",
         f"           {times['train']} times training alone, which is what the paper counts",
         *_scoring(cost),
-        f"padding    {100 * cost['positions']['padded_share']:.1f} % of the positions run"
+        f"padding    {_padding(cost['positions'])}"
         + (f"; {cut:,} documents have more sentences than are read" if cut else ""),
     ]
+
+
+def _padding(positions: dict[str, Any]) -> str:
+    """The part of what was run that is padding: of documents and of windows of pieces, where there were any."""
+    parts = (("documents", positions), ("windows", positions["windows"]))
+    shown = [f"{100 * part['padded_share']:.1f} % of the positions of {name}" for name, part in parts if part["run"]]
+    return ", ".join(shown) or "nothing was run"
 
 
 def _scoring(cost: dict[str, Any]) -> list[str]:

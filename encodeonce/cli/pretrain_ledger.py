@@ -94,12 +94,19 @@ class Ledger:
         return [len(text) for cut in self.source.cut(different) for text in cut.texts]
 
     def _positions(self, examples: DocumentExamples, method: FastDoc) -> dict[str, Any]:
-        """Sentences of all visits, the positions that were run for them, and the share of these that is padding."""
+        """Sentences of all visits, the positions that were run for them, and the share of these that is padding; the
+        same of windows of pieces, whose padding is in no FLOPs."""
         lengths = examples.lengths[examples.tuples].ravel().tolist() if len(examples.tuples) else []
         real = sum(map(min, lengths, method.objective.rows(lengths))) * self.settings.num_train_epochs
         seen = method.positions
         run = round(real * seen["run"] / seen["real"]) if seen["real"] else real
-        return {"real": real, "run": run, "padded_share": 1 - real / run if run else 0.0}
+        windows = method.window_positions
+        return {
+            "real": real,
+            "run": run,
+            "padded_share": 1 - real / run if run else 0.0,
+            "windows": {**windows, "padded_share": 1 - windows["real"] / windows["run"] if windows["run"] else 0.0},
+        }
 
     def _training(
         self, documents: Sequence[Document], examples: DocumentExamples, method: FastDoc, positions: int

@@ -283,7 +283,10 @@ def sampled(documents: Sequence[Document], config: PretrainConfig, n: int, seed:
     whole = [[" > ".join(path)] if path else [] for path in paths_of(documents, config)]
     groups = [list(names_of(document, made.field)) for document in documents] if made.field else whole
     if made.rule in ("category", "brand") and any(len(own) > 1 for own in groups):
-        raise DataError(f"rule={made.rule!r}: {made.field!r} holds several names; use rule='concepts'.")
+        raise DataError(
+            f"rule={made.rule!r}: {made.field!r} holds several names; use rule='concepts', or, where they are the path "
+            f"of one category, data.path={made.field!r} and no sample.field."
+        )
     groups = [groups[i] for i in order]
     if made.rule == "citations":
         rule = Cited.of(keys, [document.id for document in documents], groups)

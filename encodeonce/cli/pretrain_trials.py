@@ -318,6 +318,9 @@ def _say(probe: TaskProbe, scores: Scores, names: Sequence[str], best: str) -> N
     apart, error = gain(scores, best)
     margin = "" if error is None else f" ± {error:.2f}"
     log.info("%s prefers %s: %+.2f%s of untouched (%s)", probe.name, best, apart, margin, probe.metric)
+    tied = [name for name in names if name != best and fmean(scores[name]) == fmean(scores[best])]
+    if tied:
+        log.warning("%s scores the same: of equals the first is taken", ", ".join(tied))
     if apart <= 0:
         log.warning(
             "the untouched encoder scores as high as the best of %s: look at the score of the trained one before it is "

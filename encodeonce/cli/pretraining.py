@@ -211,9 +211,9 @@ class Job:
     def sample(self, documents: Sequence[Document]) -> tuple[Sample, list[tuple[str, ...]]]:
         """Tuples and category paths of the training documents."""
         made, seed = self.config.sample, self.settings.seed
+        if not self.objective.of_documents:  # which reads no path
+            return Sample(np.zeros((0, 3), np.int64), SampleReport(0, 0, 0, 0, 0, (), 0, 0)), []
         paths = paths_of(documents, self.config)
-        if not self.objective.of_documents:
-            return Sample(np.zeros((0, 3), np.int64), SampleReport(0, 0, 0, 0, 0, (), 0, 0)), paths
         with self.drawing():
             sample = sampled(documents, self.config, made.n, seed, made.shuffled)
         if sample.report.drawn < made.n:

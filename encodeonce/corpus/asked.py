@@ -13,6 +13,7 @@ clauses    `contract`, `category`, `spans` with `text`; the documents are contra
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError
 from ..types import Document
@@ -121,9 +122,15 @@ def _sentences(rows: Objects) -> Ranking:
             if one["text"].strip():  # blank lines between sentences are kept by some files
                 parts.append(Part(str(n), one["text"], one["start"], one["end"]))
                 gold += [str(n)] if answers else []
-        questions.append(Asked(row["question"], str(row.get("id", number)), tuple(parts), tuple(gold)))
+        questions.append(Asked(row["question"], _name(row, number), tuple(parts), tuple(gold)))
     kept = tuple(one for one in questions if one.parts)
     return Ranking("sentences", kept, len(questions) - len(kept))
+
+
+def _name(row: Mapping[str, Any], number: int) -> str:
+    """A question's id, or its number where it has none: an empty name is no document's."""
+    found = row.get("id")
+    return str(number) if found is None or found == "" else str(found)
 
 
 def _sections(rows: Objects, documents: Sequence[Document]) -> Ranking:

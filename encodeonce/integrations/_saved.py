@@ -9,6 +9,7 @@ FOLDER/FUSION/              base model and fusion apart (`_fused`), for each fus
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,10 @@ PROMPT = "prompt"
 
 
 def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[str, Trained]) -> None:
-    """Write it; a folder that already holds one is replaced file by file, config.json last. See `refuse_other`."""
+    """Write it; a folder that already holds one is replaced file by file, config.json last, and what that one alone
+    had is removed. See `refuse_other`."""
     refuse_other(folder)
+    before = _folders(folder) if is_estimator(folder) else set()
     probes = {name: own for name, own in methods.items() if isinstance(own, TrainedProbe)}
     whole = {name: own for name, own in methods.items() if not isinstance(own, TrainedProbe)}
     arrays = {
@@ -72,6 +75,14 @@ def save(folder: Path, spec: Spec, values: Mapping[str, Any], methods: Mapping[s
         "folders": {name: _hashes(folder / name, own.FILES) for name, own in whole.items()},
     }
     write_bytes(folder / "config.json", json_bytes(config))
+    for name in sorted(before - set(whole)):  # of an estimator that was here before
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _folders(folder: Path) -> set[str]:
+    """The folders of an estimator's methods, which may be of an older schema."""
+    named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("folders", {})
+    return {TUNED, PROMPT, *FUSED} & set(named)
 
 
 def is_estimator(folder: Path) -> bool:

@@ -13,7 +13,6 @@ Axes: N items   C classes
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -24,12 +23,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..encoders.pretrained import Pretrained
-from ..errors import ConfigError, DataError, RunError, TooFewVectors
+from ..errors import ConfigError, DataError, RunError
 from ..methods.fewshot import PROBES, Mixture, TrainedProbe, stacked
 from ..methods.fewshot.folds import folds_of
 from ..methods.finetune import Tuning
 from ..methods.refusion import FUSINGS, Decision
-from ..methods.refusion.near import same, texts_of
 from ..prompts import Prompt
 from ..resolve import nearest
 from ..serve.folder import encoder_of
@@ -37,6 +35,7 @@ from ..types import Document, Spec
 from ._asked import Asking, asked, prompt_of, prompter_for
 from ._base import Schedule, plain
 from ._classes import check_classes, check_kept, classes_of
+from ._finding import finding
 from ._fused import FUSED, Inner, Neighbourhood, fused
 from ._material import Material, TextVectors, as_documents, content, copies
 from ._saved import PROMPT, TUNED, Trained, save, saved, trained
@@ -54,9 +53,6 @@ Texts = Iterable[str | tuple[str, str]]
 
 _NEEDY = {*FUSED, *(name for name, probe in PROBES.items() if probe.unlabelled)}
 """What needs unlabelled texts."""
-
-_FINDING = ("neighbours", "shuffled", "random")
-"""Sides of a probe that are as many unlabelled texts as were asked for."""
 
 ONE, MANY = ("a single text", "a pair of texts"), ("single texts", "pairs of texts")
 
@@ -175,7 +171,7 @@ class FewShot:
             else prompter_for(self.model, self._asking, self.classes_.tolist(), self.pairs_)
         )
         self._corpus = [content(document) for document in corpus]
-        names = self._finding(names, corpus)
+        names = finding(names, corpus, self.pairs_, int(self.neighbours), tuple(self.methods) != METHODS)
         self._corpus_vectors = self._vectors(corpus) if corpus else None
         self._neighbourhood = Neighbourhood.of(corpus, self._vectors) if set(names) & set(FUSED) else None
         material = self._material(documents, np.eye(len(self.classes_))[index])
@@ -296,6 +292,11 @@ class FewShot:
         """The methods to try. By default those that can be; a method named by the caller must be possible."""
         known = [*PROBES, TUNED, PROMPT, *FUSED]
         for name in self.methods:
+            if name in FUSINGS and name not in known:
+                raise ConfigError(
+                    f"method {name!r} is the released code's arithmetic, whose weights learn from the labels that "
+                    "choose its architecture. It is there to be compared (methods.refusion). Take 'refusion'."
+                )
             if name not in known:
                 raise ConfigError(
                     f"method {name!r} is not known. There is: {', '.join(known)}.{nearest(name, list(known))}"
@@ -367,33 +368,6 @@ class FewShot:
             raise DataError(f"method {whole[0]!r}: {found}. Shorten the texts, or leave the method out.")
         log.warning("%s not tried: %s", ", ".join(whole), found)
         return [name for name in names if name not in whole]
-
-    def _finding(self, names: Sequence[str], corpus: Sequence[Document]) -> Sequence[str]:
-        """The methods less those that would find too few unlabelled texts for a text that is itself among them, which
-        may be any that is labelled, or asked when all is trained: said if the methods are the default ones,
-        TooFewVectors for one that was named."""
-        texts = {same(text) for document in corpus for text in texts_of(document)}
-        copied = sorted(Counter(self._corpus).values(), reverse=True)
-        kept = []
-        for name in names:
-            if name in FUSED:  # of texts that are the same it keeps one
-                n, most = len(texts), 1 + self.pairs_
-            elif name in PROBES and PROBES[name].side in _FINDING:
-                n, most = len(corpus), sum(copied[: 1 + (PROBES[name].side == "shuffled")])  # nor another's, there
-            else:
-                n, most = self.neighbours, 0
-            if n - most >= self.neighbours:
-                kept.append(name)
-                continue
-            found = (
-                f"{self.neighbours} neighbours asked for, but there are {n} unlabelled texts, and {most} of them may "
-                "be copies of a text that is asked, which are no neighbours of it. "
-            )
-            ask = f"Ask for at most {n - most} with --neighbours (in Python neighbours=...), or give" * (n > most)
-            if tuple(self.methods) != METHODS:
-                raise TooFewVectors(f"method {name!r}: {found}{ask or 'Give'} more texts, or leave the method out.")
-            log.warning("%s not tried: %s%s more texts.", name, found, ask or "Give")
-        return kept
 
     def _material(self, documents: Sequence[Document], targets: Float[np.ndarray, "N C"]) -> Material:
         exclude = copies(documents, self._corpus)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import ConfigError
-from .plots import COLOURS, INK, bare, new_figure, saved, titled
+from .plots import COLOURS, INK, bare, legend_below, new_figure, saved, titled
 
 __all__ = ["changed", "distributions", "projected"]
 
@@ -38,7 +38,8 @@ def changed(values: Mapping[str, Mapping[str, float]], path: Path, title: str = 
     axis.set_xticks(range(len(groups)), groups, fontsize=9)
     axis.set_ylabel("sum |W' - W| / sum |W|", fontsize=9, color=INK)
     _plain(axis)
-    figure.legend(loc="outside lower center", ncols=min(len(values), 4), frameon=False, fontsize=9)
+    handles, labels = axis.get_legend_handles_labels()
+    legend_below(figure, dict(zip(labels, handles, strict=True)))
     titled(figure, title)
     return saved(figure, path)
 
@@ -69,9 +70,7 @@ def distributions(
         _plain(axis)
     axes[0].set_ylabel(f"% of {counted}", fontsize=9, color=INK)
     handles = {label: h for axis in axes for h, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(
-        [*handles.values()], [*handles], loc="outside lower center", ncols=min(len(names), 4), frameon=False, fontsize=9
-    )
+    legend_below(figure, handles)
     titled(figure, title)
     return saved(figure, path)
 
@@ -101,7 +100,7 @@ def projected(
             side.set_color(GREY)
     if groups:
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False, fontsize=8)
+        legend_below(figure, dict(zip(labels, handles, strict=True)), 8.0)
     titled(figure, title)
     return saved(figure, path)
 

@@ -62,7 +62,7 @@ def architecture_picture(lines: Sequence[Line], path: Path, title: str = "") -> 
         axes.set_xticks(range(len(own)), [str(line.block) for line in own])
         axes.set_title(slot, fontsize=10, loc="left", color=INK)
         bare(axes)
-    panels[-1].set_xlabel("block", fontsize=9, color=INK)
+    panels[-1].set_xlabel("block (per cent of each candidate; bold: chosen)", fontsize=9, color=INK)
     titled(figure, title)
     return saved(figure, path)
 

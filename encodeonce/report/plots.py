@@ -20,7 +20,7 @@ from .table import LOWER, Score
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Heat", "cost", "drawable", "heat", "improvement"]
+__all__ = ["Heat", "cost", "drawable", "heat", "improvement", "legend_below"]
 
 INK = "#22272e"
 TITLE = 12
@@ -115,7 +115,7 @@ def improvement(
         drawn |= _gains(axis, groups, looks, base, is_error=error is not None)
         label = f"decrease of {error} from {base}" if error else f"points over {base}"
         axis.set_ylabel(label, fontsize=9, color=INK)
-    _legend(figure, {name: drawn[name] for name in looks})
+    legend_below(figure, {name: drawn[name] for name in looks})
     titled(figure, title)
     return saved(figure, path)
 
@@ -208,7 +208,7 @@ def cost(
         axis.tick_params(labelsize=8)
         axis.grid(color="#e6e8eb", linewidth=0.8)
         axis.set_axisbelow(True)
-    _legend(figure, {name: drawn[name] for name in looks if name in drawn})
+    legend_below(figure, {name: drawn[name] for name in looks if name in drawn})
     titled(figure, title)
     return saved(figure, path)
 
@@ -264,12 +264,12 @@ def _looks(scores: Mapping[str, Mapping[str, Score]], further: Sequence[str]) ->
     return {name: looks[n % len(looks)] for n, name in enumerate(names)}
 
 
-def _legend(figure: "Figure", drawn: Mapping[str, Any]) -> None:
+def legend_below(figure: "Figure", drawn: Mapping[str, Any], size: float = 9.0) -> None:
     """Below everything, in as many columns as the figure has room for."""
     room = int(figure.get_figwidth() / (0.6 + 0.075 * max(map(len, drawn))))
     columns = max(1, min(len(drawn), room))
     figure.legend(
-        list(drawn.values()), list(drawn), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+        list(drawn.values()), list(drawn), loc="outside lower center", ncols=columns, frameon=False, fontsize=size
     )
 
 

@@ -9,7 +9,7 @@ Axes: N rows   D width   Q queries   K neighbours
 import logging
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -77,6 +77,10 @@ class Search:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is made of the rows at the first search is made again: products and indices are not pickled."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_scan", "_approximate")}
 
     @property
     def width(self) -> int:

@@ -351,3 +351,28 @@ def test_with_a_prompt_fusion_goes_inside_the_model_that_is_asked(
     assert saved["prompt"]["template"] == "{text} {mask} ."
     said = run("predict", "kept", files["asked"]).stdout
     assert [line.split("\t")[0] for line in said.splitlines()] == json.loads(result.stdout)["answers"]
+
+
+def test_what_is_learned_from_is_not_written_over(run: Run, tiny: Path, files: dict[str, Path]) -> None:
+    named = ("--label", "kind", "--encoder", tiny, "--methods", "probe", "--predict", files["asked"])
+    before = {path: path.read_bytes() for path in files.values()}
+    for lost, option in (
+        ("labelled", ()),
+        ("unlabelled", ("-u", files["unlabelled"])),
+        ("test", ("--test", files["test"])),
+    ):
+        refused = run("fewshot", files["labelled"], *named, *option, "-o", files[lost], code=1)
+        assert f"--output {files[lost]} is {files[lost]}, which is learned from and would be lost" in refused.stderr
+    assert {path: path.read_bytes() for path in files.values()} == before
+
+
+def test_an_option_of_the_reader_is_for_all_files_of_that_kind(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """The error for a divided line named an option that the command did not have."""
+    rows = [f"{text};{kind}\n" for text, kind in drawn(16, 16)]
+    (tmp_path / "semi.csv").write_text("text;kind\n" + "".join(rows))
+    (tmp_path / "new.csv").write_text("text;kind\ndog cat bird;\nlikes finds;\n")
+    named = ("--label", "kind", "--encoder", tiny, "--methods", "layers", "--folds", 2)
+    refused = run("fewshot", "semi.csv", *named, code=1)
+    assert "--read 'separator=;'" in refused.stderr
+    run("fewshot", "semi.csv", *named, "--read", "separator=;", "-p", "new.csv", "-o", "out.csv")
+    assert (tmp_path / "out.csv").read_text() == "text;kind\ndog cat bird;animals\nlikes finds;doings\n"

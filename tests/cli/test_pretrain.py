@@ -237,6 +237,7 @@ def test_a_run_stopped_before_its_report_counts_all_its_batches(run: Run, tiny: 
     again = json.loads(run("pretrain", path, "-o", "out", "--json").stdout)
     assert again["costs"]["positions"] == first["costs"]["positions"]
     assert first["costs"]["positions"]["run"] > first["costs"]["positions"]["real"]
+    assert first["costs"]["positions"]["windows"]["run"] == 0
     assert again["held_out"] == first["held_out"]
 
 

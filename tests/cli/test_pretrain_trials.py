@@ -343,3 +343,13 @@ def test_a_tokenizer_without_a_mask_is_refused_before_anything_is_encoded(
     done = run("pretrain", path, "-o", "out", "--set", "objective=masked", code=1)
     assert "its tokenizer has no mask" in done.stderr
     assert not (tmp_path / "sentences").exists()
+
+
+def test_masked_language_alone_reads_no_category(run: Run, with_head: Path, tmp_path: Path) -> None:
+    path = config(tmp_path, with_head)
+    rows = [json.loads(line) for line in (tmp_path / "articles.jsonl").read_text().splitlines()]
+    (tmp_path / "articles.jsonl").write_text("".join(json.dumps({**row, "category_path": 7}) + "\n" for row in rows))
+    given = ("--set", "objective=masked", "--set", "data.held_out=0", "--budget", "0.002TFLOP")
+    report = json.loads(run("pretrain", path, "-o", "out", *given, "--json").stdout)
+    assert report["costs"]["windows"] > 0
+    assert report["tuples"] == 0

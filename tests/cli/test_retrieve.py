@@ -278,3 +278,14 @@ def test_what_is_refused(tmp_path: Path) -> None:
         DataError, match=r"e.jsonl:2: a row of sentences has question, sentences; this one has question"
     ):
         read_ranking(lines(tmp_path / "e.jsonl", mixed))
+
+
+def test_a_question_whose_id_is_empty_is_answered_all_the_same(run: Run, tiny: Path, tmp_path: Path) -> None:
+    """An empty name was read as no document, so the answer counted as none."""
+    sentences = [{"text": t, "start": 9 * n, "end": 9 * n + 8, "answer": n == 1} for n, t in enumerate(["cat", "dog"])]
+    rows = [{"id": name, "question": "a dog", "sentences": sentences} for name in ("q0", "")]
+    named = scores(run, lines(tmp_path / "a.jsonl", [{**row, "id": f"q{n}"} for n, row in enumerate(rows)]), tiny)
+    found = scores(run, lines(tmp_path / "b.jsonl", rows), tiny)
+    for method, own in named.items():
+        assert own["f1"] == 100
+        assert {**own, "seconds": 0} == {**found[method], "seconds": 0}

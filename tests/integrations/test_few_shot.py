@@ -300,6 +300,12 @@ def test_it_is_pickled_as_scikit_learn_sends_it_to_its_workers(
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(others[0][:5]), answers)
     assert pickle.loads(pickle.dumps(clone(model))).fit(*labelled).classes_.tolist() == ["animals", "places"]
+    for name in ("late", "add"):  # with what they search, before and after the first search
+        model = estimator(encoder, methods=(name,), neighbours=8).fit(*labelled, others[0])
+        answers = model.predict_proba(others[0][:5])
+        for copied in (model, pickle.loads(pickle.dumps(model))):
+            again = pickle.loads(pickle.dumps(copied))
+            np.testing.assert_array_equal(again.predict_proba(others[0][:5]), answers)
 
 
 def test_another_encoder_must_be_fitted_anew(

@@ -137,6 +137,20 @@ def test_a_metric_of_ones_own_is_kept(encoder: Pretrained, labelled: Texts, othe
 def test_fusion_without_unlabelled_texts_and_the_released_one_are_refused(encoder: Pretrained, labelled: Texts) -> None:
     with pytest.raises(ConfigError, match=r"method 'convex' needs unlabelled texts"):
         estimator(encoder, methods=("probe", "convex")).fit(*labelled)
-    with pytest.raises(ConfigError, match=r"method 'release' is not known. There is: .*refusion"):
+    with pytest.raises(ConfigError, match=r"method 'release' is the released code's arithmetic.* Take 'refusion'"):
         estimator(encoder, methods=("release",)).fit(*labelled)
     assert set(FUSINGS) - set(FUSED) == {"release"}
+
+
+def test_an_estimator_saved_over_another_leaves_nothing_of_it(
+    encoder: Pretrained, labelled: Texts, others: Texts, tmp_path: Path
+) -> None:
+    """The corpus of the one that was there before stayed in its folder, in plain words."""
+    kept = tmp_path / "kept"
+    estimator(encoder, methods=("add",), neighbours=8).fit(*labelled, unlabelled=others[0]).save(kept)
+    assert (kept / "add" / "inner.json").is_file()
+    (kept / "notes").mkdir()
+    model = estimator(encoder, methods=("probe",)).fit(*labelled)
+    model.save(kept)
+    assert sorted(path.name for path in kept.iterdir()) == ["config.json", "model.safetensors", "notes"]
+    np.testing.assert_array_equal(FewShot.load(kept, encoder).predict(others[0][:9]), model.predict(others[0][:9]))

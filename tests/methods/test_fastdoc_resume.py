@@ -86,3 +86,14 @@ def test_another_scale_of_the_vectors_is_another_run(checkpoint: Checkpoint) -> 
     assert one != two
     assert one["objective"] == {"hierarchy": False, "scale": "token"}
     assert FastDoc(stack, Objective.named("triplet"), token_scale=2.5).described()["token_scale"] == 1.0
+
+
+def test_padding_of_windows_is_counted(checkpoint: Checkpoint) -> None:
+    """fp32 runs windows of unlike lengths padded to the longest; none of it was counted, and 0 % printed."""
+    method = masked_trainee(checkpoint, "masked")
+    windows = window_list(checkpoint)
+    trained(method, DocumentExamples(windows=tuple(windows)), num_train_epochs=2)
+    found = method.window_positions
+    assert found["real"] == 2 * sum(len(window.ids) for window in windows)
+    assert found["run"] > found["real"]
+    assert method.positions == {"real": 0, "run": 0}

@@ -247,11 +247,12 @@ def test_methods_that_know_nothing_cannot_outvote_one_that_knows_a_little() -> N
     assert (everyone.argmax(1) == gold)[:36].sum() < 5  # what a plain mean, as cool as they come, would answer
 
 
-def test_where_nothing_is_known_the_simplest_answers_alone() -> None:
+def test_where_nothing_is_known_the_simplest_answers_alone(caplog: pytest.LogCaptureFixture) -> None:
     generator = np.random.default_rng(0)
     gold = generator.permutation(np.arange(64) % 2)
     answers = {name: generator.dirichlet((3, 3), 64) for name in ("simple", "rich", "richer")}
     assert stacked(answers, gold).weights == {"simple": 1.0}
+    assert "no method knows more of held-out labels than how frequent they are: simple answers alone" in caplog.text
     rare = (np.arange(64) < 6).astype(int)  # the frequencies alone give the labels more than a half each
     faint = np.tile([0.6, 0.4], (64, 1))
     assert stacked({"simple": faint, "rich": np.tile([58 / 64, 6 / 64], (64, 1))}, rare).weights == {"simple": 1.0}

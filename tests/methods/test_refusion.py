@@ -315,7 +315,7 @@ def test_I32_saving_and_restoring_gives_the_same_logits(world: World, tmp_path: 
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=4, learning_rate=1e-3)
     examples = method.read(Retrieved(world.cut, world.near()), world.documents, [world.task])
     fit(method, examples, {"classification": world.task}, settings, upper=Upper(examples, learning_rate=0.5))
-    method.save(tmp_path / "kept")
+    method.save(str(tmp_path / "kept"))
     again = refusion(world.plain(), Fusing(k=K), WIDTH, seed=8)
     again.restore(tmp_path / "kept")
     batch = world.batch(method, world.near())
@@ -490,6 +490,7 @@ def test_fusion_goes_into_the_top_blocks_and_beside_low_rank_terms(small: World)
 def test_named_settings_and_what_is_refused() -> None:
     assert Fusing(**FUSINGS["release"].to_json()) == FUSINGS["release"]
     for changes, message in (
+        ({"slots": "key"}, r"slots='key' is a text\. Give a list: \['key'\]"),
         ({"slots": ["keys"]}, "slot 'keys' is not known.*Did you mean 'key'"),
         ({"schemes": ["rerank"]}, "scheme 'rerank' is not known.*Did you mean 'reranker'"),
         ({"schemes": []}, r"schemes=\[\]: give at least one, each once"),

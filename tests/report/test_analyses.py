@@ -1,6 +1,7 @@
 """FastDoc's figures are drawn without a display; their numbers are those of NumPy."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,3 +44,24 @@ def test_components_hold_the_largest_variances() -> None:
     np.testing.assert_allclose(points.var(0, ddof=1), variances[:2])
     assert explained == pytest.approx(variances[:2].sum() / variances.sum())
     assert _components(np.ones((3, 4)))[1] == 1
+
+
+def test_legends_of_long_names_stay_inside_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six encoders' names were laid in four columns, whatever their length, and cut off at both edges."""
+    outside = []
+
+    def noted(figure: Any, path: Path) -> Path:
+        figure.canvas.draw()
+        (legend,) = figure.legends
+        box, whole = legend.get_window_extent(), figure.bbox
+        outside.append(max(whole.x0 - box.x0, box.x1 - whole.x1, whole.y0 - box.y0))
+        return path
+
+    monkeypatch.setattr("encodeonce.report.analyses.saved", noted)
+    names = [f"science-objective-{n}, science-another-objective-{n}" for n in range(6)]
+    changed({name: {"query": 0.01, "key": 0.1} for name in names}, tmp_path / "a.png")
+    distributions({"": {name: [0.1, 0.2] for name in names}}, tmp_path / "b.png", "r", "title", "pairs")
+    vectors = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
+    projected({"a": vectors}, tuple(names * 2), tmp_path / "c.png")
+    assert len(outside) == 3
+    assert max(outside) <= 0

@@ -56,7 +56,7 @@ class FastDoc(nn.Module):
     masked-language head, needed for a masked loss: a tied one reads the trained piece vectors. Piece vectors take no
     gradient without a masked loss, so an exported encoder keeps those of its start. Every `trace_every` batches
     `trace` gains the losses' parts, distances, and each part's gradient norm; 0: never. `seen` counts batches,
-    sentences and positions, and goes into checkpoints.
+    sentences and positions, `seen_windows` pieces and positions of windows; both go into checkpoints.
 
     Raises ConfigError where widths differ and no projection was asked for.
     """
@@ -101,6 +101,8 @@ class FastDoc(nn.Module):
         self.trace: list[dict[str, float]] = []
         self.seen: Int[Tensor, " 3"]
         self.register_buffer("seen", torch.zeros(3, dtype=torch.int64))
+        self.seen_windows: Int[Tensor, " 2"]
+        self.register_buffer("seen_windows", torch.zeros(2, dtype=torch.int64))
 
     def _masked_head(self, head: MaskedLM | None) -> MaskedLM | None:
         if not self.objective.masked:
@@ -115,6 +117,11 @@ class FastDoc(nn.Module):
     def positions(self) -> dict[str, int]:
         """Sentences of all batches trained on, and the positions run for them: padding is the difference."""
         return {"real": int(self.seen[1]), "run": int(self.seen[2])}
+
+    @property
+    def window_positions(self) -> dict[str, int]:
+        """The same of windows of pieces."""
+        return {"real": int(self.seen_windows[0]), "run": int(self.seen_windows[1])}
 
     # what train.fit asks
 
@@ -237,6 +244,8 @@ class FastDoc(nn.Module):
         """Mean cross-entropy at the hidden pieces; logits are computed for these alone."""
         assert self.head is not None
         device = next(self.parameters()).device
+        if self.training:
+            self.seen_windows += torch.tensor([sum(shown.lengths), self.blocks.n_positions(shown.lengths)])
         states = self.blocks.enter(shown.ids.to(device), shown.lengths)
         rows = self.blocks(states, shown.lengths, shown.rows.to(device))
         table = self.blocks.stack.model.get_input_embeddings().weight if self.head.tied else None
@@ -272,7 +281,8 @@ def projection(width: int, entered: int, kind: str) -> nn.Linear | None:
             return None
         raise ConfigError(
             f"sentence vectors have width {width}, the encoder's piece vectors {entered}. Take a sentence "
-            "encoder of that width, or ask for projection='linear' (or 'frozen'), which changes what is tested."
+            "encoder of that width, or ask for projection='linear' (or 'frozen'; in a config options.projection), "
+            "which changes what is tested."
         )
     made = nn.Linear(width, entered, bias=False)
     nn.init.eye_(made.weight)

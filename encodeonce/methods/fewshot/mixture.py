@@ -14,6 +14,7 @@ method knows anything, held-out labels say nothing about methods either, and the
 Axes: A methods   N items   C classes
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from jaxtyping import Float, Int
 from ...errors import ConfigError, NonFinite
 
 __all__ = ["Mixture", "cooled", "stacked"]
+
+log = logging.getLogger("encodeonce")
 
 TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 5.0, 8.0, 12.0)
 PRIOR = 2.0
@@ -73,7 +76,10 @@ def stacked(held_out: Mapping[str, Float[np.ndarray, "N C"]], gold: Int[np.ndarr
     given = {name: cooled(own, temperatures[name])[places, gold] for name, own in held_out.items()}
     frequencies = np.bincount(gold) / len(gold)
     least = np.log(frequencies[gold]).sum() + 0.5 * np.log(len(gold))
-    names = [name for name, own in given.items() if np.log(own).sum() > least] or list(held_out)[:1]
+    names = [name for name, own in given.items() if np.log(own).sum() > least]
+    if not names:
+        names = list(held_out)[:1]
+        log.warning("no method knows more of held-out labels than how frequent they are: %s answers alone", names[0])
     right = np.stack([given[name] for name in names])
     weights = _weights(right)
     kept = [i for i in range(len(names)) if weights[i] >= LEAST] or [int(weights.argmax())]

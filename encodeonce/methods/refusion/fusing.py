@@ -66,6 +66,8 @@ class Fusing:
 
     def __post_init__(self) -> None:
         for name in ("slots", "blocks", "schemes", "choice"):
+            if isinstance(getattr(self, name), str):
+                raise ConfigError(f"{name}={getattr(self, name)!r} is a text. Give a list: [{getattr(self, name)!r}].")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for what, values, known in (
             ("slot", self.slots, list(SLOTS)),

@@ -183,7 +183,7 @@ class Refusion(Finetune):
         if faint:
             log.warning(
                 "%d of %d fused modules add less than 1 %% of their slot's output, so they hardly change it; "
-                "scale='convex' or add weigh more",
+                "the scale 'convex' and the scheme 'add' weigh more",
                 faint,
                 len(means),
             )
@@ -271,10 +271,11 @@ class Refusion(Finetune):
         """The scheme of every module, for `Fusing(choice=...)`: the retrained ending."""
         return tuple(decision.chosen for decision in self.architecture())
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """`model.safetensors` holds blocks and head as the plain method names them, `fusion.safetensors` and
         `fusion.json` what fusion adds and of which corpus. RunError where the folder holds something else, a checkpoint
         say."""
+        folder = Path(folder)
         if (folder / "model.safetensors").exists() and not (folder / "fusion.json").exists():
             raise RunError(f"{folder} holds another model, whose weights would be lost. Choose another folder.")
         folder.mkdir(parents=True, exist_ok=True)
@@ -289,9 +290,10 @@ class Refusion(Finetune):
         (folder / "fusion.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
         save_file(_tensors(self.plain()), folder / "model.safetensors")
 
-    def restore(self, folder: Path) -> None:
+    def restore(self, folder: str | Path) -> None:
         """The inverse, into a method that was made alike; RunError with the difference where it was not, and for files
         that are missing or not those of a fusion. Neighbours read before or after are compared as in `read`."""
+        folder = Path(folder)
         missing = [name for name in FILES if not (folder / name).is_file()]
         if missing:
             raise RunError(f"{folder / missing[0]} is missing: {folder} holds no fusion, or was not copied whole.")
