@@ -95,9 +95,9 @@ def fewshot(
     """
     from .few_shot_material import check_outputs, read_all, shown, write_asked
 
-    prompts = [path for path in (Path(settings["prompt"] or ""),) if path.is_file()]
-    learned_from = [path for path in (labelled, unlabelled, test, *prompts) if path is not None]
-    check_outputs(asked, output, folder, picture, settings["methods"], learned_from)
+    learned_from = (labelled, unlabelled, test, Path(settings["prompt"] or ""))
+    files = [path for path in learned_from if path is not None and path.is_file()]
+    check_outputs(asked, output, folder, picture, settings["methods"], files)
     given = read_all(labelled, unlabelled, test, asked, column, format, columns, output, reading)
     from ..integrations.few_shot import FewShot
     from .few_shot_report import as_text, draw, report_of, tested

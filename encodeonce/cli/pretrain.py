@@ -118,8 +118,9 @@ def _cost_lines(cost: dict[str, Any]) -> list[str]:
 
 def _padding(positions: dict[str, Any]) -> str:
     """The part of what was run that is padding: of documents and of windows of pieces, where there were any."""
-    parts = (("documents", positions), ("windows", positions["windows"]))
-    shown = [f"{100 * part['padded_share']:.1f} % of the positions of {name}" for name, part in parts if part["run"]]
+    windows = positions.get("windows", {"run": 0})  # reports did not always have it
+    parts = (("documents", positions), ("windows", windows))
+    shown = [f"{100 * own['padded_share']:.1f} % of the positions of {name}" for name, own in parts if own["run"]]
     return ", ".join(shown) or "nothing was run"
 
 

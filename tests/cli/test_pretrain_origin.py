@@ -1,5 +1,6 @@
 """Which run a folder of `pretrain` holds: another is refused, whole or begun, and so is a second process."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -63,3 +64,13 @@ def test_two_do_not_fill_one_folder(run: Run, tiny: Path, tmp_path: Path, probe:
         assert "out is being filled by another `pretrain`, and two would overwrite each other's checkpoints" in refused
         assert [file.name for file in (tmp_path / "out").iterdir()] == ["pretrain.tmp"]
     assert not (tmp_path / "sentences").exists()
+
+
+def test_a_finished_run_whose_report_lacks_what_came_later_is_shown(run: Run, tiny: Path, tmp_path: Path) -> None:
+    path = config(tmp_path, tiny)
+    shown = run("pretrain", path, "-o", "out").stdout
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    del report["costs"]["positions"]["windows"]
+    (tmp_path / "out/report.json").write_text(json.dumps(report))
+    assert run("pretrain", path, "-o", "out").stdout == shown
+    assert "% of the positions of documents" in shown
