@@ -153,13 +153,24 @@ def test_a_damaged_search_is_named(run: Run, reader_config: Path, tmp_path: Path
     assert "Remove it: the search then begins anew." in said
 
 
+def writing_once(folder: Path, encoder: Path) -> list[str]:
+    """Settings of a reader that writes, trained for an epoch; its decoder may be `folder`'s."""
+    shutil.copytree(encoder, folder / "decoder")
+    writes = ["reader=generate", "decoder_blocks=1", "longest_answer=4"]
+    return ["--set", "train.num_train_epochs=1", *(part for key in writes for part in ("--set", f"design.{key}"))]
+
+
+def change(decoder: Path) -> None:
+    """Other weights under the same names."""
+    path = decoder / "model.safetensors"
+    save_file({key: one + 1 for key, one in load_file(path).items()}, path)
+
+
 def test_a_search_is_not_taken_up_with_another_start_or_decoder(
     run: Run, reader_config: Path, tiny: Path, tmp_path: Path
 ) -> None:
     """Under the same names: what is compared is their weights."""
-    writes = ["reader=generate", "decoder_blocks=1", "longest_answer=4"]
-    once = ["--set", "train.num_train_epochs=1", *(part for key in writes for part in ("--set", f"design.{key}"))]
-    shutil.copytree(tiny, tmp_path / "decoder")
+    once = writing_once(tmp_path, tiny)
     asked = [*once, "--set", "search.questions=4", "--set", "search.designs=[{live=1}]", "--set", "decoder=decoder"]
     run("memory", "train", reader_config, "-o", "source", *once)
     run("memory", "train", reader_config, "-o", "run", *asked, "--set", "start=source")
@@ -168,8 +179,7 @@ def test_a_search_is_not_taken_up_with_another_start_or_decoder(
     (tmp_path / "other").rename(tmp_path / "source")
     said = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "start=source", code=1).stderr
     assert "search.json is a search with other start." in said
-    weights = load_file(tmp_path / "decoder" / "model.safetensors")
-    save_file({key: one + 1 for key, one in weights.items()}, tmp_path / "decoder" / "model.safetensors")
+    change(tmp_path / "decoder")
     said = run("memory", "train", reader_config, "-o", "run", *asked, "--set", "start=source", code=1).stderr
     assert "search.json is a search with other start, decoder." in said
 
@@ -177,14 +187,10 @@ def test_a_search_is_not_taken_up_with_another_start_or_decoder(
 def test_a_reader_does_not_go_on_with_another_decoder(
     run: Run, reader_config: Path, tiny: Path, tmp_path: Path
 ) -> None:
-    writes = ["reader=generate", "decoder_blocks=1", "longest_answer=4"]
-    asked = ["--set", "train.num_train_epochs=1", *(part for key in writes for part in ("--set", f"design.{key}"))]
-    shutil.copytree(tiny, tmp_path / "decoder")
-    asked += ["--set", "decoder=decoder"]
+    asked = [*writing_once(tmp_path, tiny), "--set", "decoder=decoder"]
     run("memory", "train", reader_config, "-o", "run", *asked)
     run("memory", "train", reader_config, "-o", "run", *asked)
-    weights = load_file(tmp_path / "decoder" / "model.safetensors")
-    save_file({key: one + 1 for key, one in weights.items()}, tmp_path / "decoder" / "model.safetensors")
+    change(tmp_path / "decoder")
     assert "decoder" in run("memory", "train", reader_config, "-o", "run", *asked, code=1).stderr
 
 

@@ -1,18 +1,20 @@
 """`pretrain` with objective = "probe": what is tried, chosen, spent and said; and heads that a base has not."""
 
+import inspect
 import json
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from encodeonce.cli.pretrain_trials import TaskProbe, gain
+from encodeonce.cli.pretrain_trials import TaskProbe, _say, gain
 
 from .conftest import Run
 from .test_pretrain import config
@@ -260,6 +262,13 @@ def test_gains_are_paired_by_seed() -> None:
     scores = {"untouched": [10.0, 20.0, 40.0], "both": [11.0, 22.0, 39.0]}
     assert gain(scores, "both") == pytest.approx((2 / 3, stdev([1, 2, -1]) / 3**0.5))
     assert gain({"untouched": [10.0], "both": [11.0]}, "both") == (1.0, None)
+
+
+def test_objectives_that_score_the_same_are_said_to(caplog: pytest.LogCaptureFixture) -> None:
+    scores = {"untouched": [10.0], "both": [50.0], "masked": [40.0], "combined": [50.0]}
+    inspect.unwrap(_say)(SimpleNamespace(name="task.toml", metric="f1"), scores, ["both", "masked", "combined"], "both")
+    assert "combined scores the same: of equals the first is taken" in caplog.text
+    assert "masked scores the same" not in caplog.text
 
 
 def test_without_a_masked_head_there_is_nothing_to_choose(run: Run, tiny: Path, probed: Probed) -> None:
